@@ -1,0 +1,15 @@
+"""The distribution of trained networks, at infinite width and to first order in 1/width.
+
+Importing the package switches JAX to 64-bit floating point; arrays passed in as float32 stay so.
+"""
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+from finitewidth.activations import ACTIVATION_NAMES, Activation
+from finitewidth.architecture import MLP
+
+from finitewidth.statistics.kernels import Kernels, kernels, trajectory
+
+__all__ = ["ACTIVATION_NAMES", "MLP", "Activation", "Kernels", "kernels", "trajectory"]

@@ -1,0 +1,1 @@
+"""Gaussian averages of activations: closed forms, Hermite series, quadrature."""

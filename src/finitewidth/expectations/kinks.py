@@ -1,0 +1,146 @@
+r"""How an activation behaves around zero, and the slow Hermite tails that a kink leaves.
+
+The ramp $f_m(u)=u^m/m!$ for $u>0$, zero otherwise, is the simplest function whose m-th derivative
+jumps by one at zero. An activation whose m-th derivative jumps by $J_m$ has the high-order Hermite
+coefficients $c_k(q)\approx\sum_m J_m q^{m/2} r^{(m)}_k$, where $r^{(m)}_k$ are those of the ramps; and
+the pair averages of ramps are arc-cosine kernels in closed form.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.expectations.angles import angle
+
+_OFFSET = 1e-9
+_JUMP_THRESHOLD = 1e-6
+_PARITY_TOLERANCE = 1e-13
+HIGHEST_JUMP = 5
+
+
+class Shape(NamedTuple):
+    """What the series must know of an activation besides its values.
+
+    Attributes
+    ----------
+    first, stride
+        Orders `first, first + stride, ...` are used beside 0 and 1; the stride is 2 when the
+        activation is odd, or even, up to a constant and a linear part.
+    jumps
+        Jumps at zero of the derivatives of order 1, 2, ...; empty for a smooth activation.
+    """
+
+    first: int
+    stride: int
+    jumps: tuple[float, ...]
+
+
+def value_and_slope(function: Callable[[Array], Array], z: Float[Array, "*s"]):
+    """sigma(z) and sigma'(z) elementwise."""
+    return jax.jvp(function, (z,), (jnp.ones_like(z),))
+
+
+@functools.lru_cache(maxsize=512)
+def shape_at_zero(function: Callable[[Array], Array]) -> Shape:
+    """Parity and jumps of an elementwise function, found by evaluating it."""
+    with jax.ensure_compile_time_eval():
+        return Shape(*_parity(function), _jumps(function))
+
+
+def _parity(function: Callable[[Array], Array]) -> tuple[int, int]:
+    grid = jnp.linspace(0.05, 8.0, 160)
+    plus, minus = np.asarray(function(grid)), np.asarray(function(-grid))
+    odd, even = (plus - minus) / 2, (plus + minus) / 2
+    scale = max(np.abs(plus).max(), np.abs(minus).max())
+    if np.ptp(even) <= _PARITY_TOLERANCE * scale:
+        return 3, 2
+    if np.ptp(odd / np.asarray(grid)) <= _PARITY_TOLERANCE * scale / 0.05:
+        return 2, 2
+    return 2, 1
+
+
+def _jumps(function: Callable[[Array], Array]) -> tuple[float, ...]:
+    sides = jnp.array([_OFFSET, -_OFFSET])
+    jumps, derivative = [], function
+    for _ in range(HIGHEST_JUMP + 1):
+        right, left = (float(v) for v in derivative(sides))
+        jump = right - left
+        jumps.append(jump if math.isfinite(jump) and abs(jump) > _JUMP_THRESHOLD else 0.0)
+        derivative = functools.partial(_slope, derivative)
+    if jumps[0]:
+        raise ValueError(
+            f"the activation jumps by {jumps[0]:.3g} at zero; the Hermite series needs a continuous "
+            "function (the step function is built in as 'step')."
+        )
+    return tuple(jumps[1:]) if any(jumps) else ()
+
+
+def _slope(function: Callable[[Array], Array], z: Array) -> Array:
+    return value_and_slope(function, z)[1]
+
+
+def ramp_coefficients(terms: int) -> Float[np.ndarray, "ramps terms"]:
+    """Hermite coefficients of the ramps of order 1, 2, ... up to the highest jump looked at."""
+    k = np.arange(1, terms)
+    # h_k(0), normalised: zero for odd k, of alternating sign for even k.
+    at_zero = np.zeros(terms)
+    at_zero[0] = 1.0
+    for j in range(2, terms, 2):
+        at_zero[j] = -at_zero[j - 2] * math.sqrt((j - 1) / j)
+    coefficients = np.concatenate([[0.5], at_zero[:-1] / np.sqrt(2 * np.pi * k)])
+    ramps = []
+    for order in range(1, HIGHEST_JUMP + 1):
+        coefficients = np.concatenate([[_ramp_mean(order)], coefficients[:-1] / np.sqrt(k)])
+        ramps.append(coefficients)
+    return np.stack(ramps)
+
+
+def ramp_tails_at_one(terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """What orders >= `terms` add to E[f_m f_n], and to its derivative in rho, at rho = 1.
+
+    Two (ramps, ramps) matrices.
+    """
+    coefficients = ramp_coefficients(terms)
+    orders = np.arange(1, HIGHEST_JUMP + 1)
+    moment = np.array([_ramp_mean(s) * math.factorial(s) for s in range(2 * HIGHEST_JUMP + 1)])
+    factorial = np.array([math.factorial(m) for m in orders])
+    value = moment[orders[:, None] + orders] / np.outer(factorial, factorial)
+    lower = factorial / orders
+    slope = moment[orders[:, None] + orders - 2] / np.outer(lower, lower)
+    return (
+        value - coefficients @ coefficients.T,
+        slope - (coefficients * np.arange(terms)) @ coefficients.T,
+    )
+
+
+def _ramp_mean(order: int) -> float:
+    """E[f_m(u)] for u ~ N(0, 1)."""
+    moment = 2 ** (order / 2 - 1) * math.gamma((order + 1) / 2) / math.sqrt(math.pi)
+    return moment / math.factorial(order)
+
+
+class RampPairs:
+    """E[f_m(u) f_n(v)] for unit variances and correlation rho, for all orders m, n."""
+
+    def __init__(self, rho: Float[Array, "*s"]):
+        self._rho = rho
+        complement, self._sine = angle(rho)
+        self._known = {(0, 0): complement / (2 * math.pi)}
+
+    def __call__(self, m: int, n: int) -> Float[Array, "*s"]:
+        """Stein's identity lowers the orders until only the angle is left."""
+        if m < n:
+            m, n = n, m
+        if (m, n) not in self._known:
+            if n < 0:
+                value = self._sine**m * (_ramp_mean(m) / math.sqrt(2 * math.pi))
+            else:
+                value = (self(m - 2, n) + self._rho * self(m - 1, n - 1)) / m
+            self._known[m, n] = value
+        return self._known[m, n]

@@ -1,0 +1,1 @@
+"""Networks at initialisation: what random weights make of the inputs."""

@@ -1,0 +1,47 @@
+"""Checks that a set of inputs can be given to a kernel."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.architecture import MLP
+
+ArrayLike = np.ndarray | Array | list
+
+
+def as_inputs(name: str, x: ArrayLike, net: MLP) -> Float[Array, "n d"]:
+    """x as a floating (points, features) array; one clear sentence when it cannot be one."""
+    try:
+        x = jnp.asarray(x)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is not an array of numbers.") from None
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise ValueError(f"{name} must be real, got {x.dtype}.")
+    if x.dtype not in (jnp.float32, jnp.float64):
+        x = x.astype(float)
+    if x.ndim != 2:
+        hint = f"; reshape it to ({x.shape[0]}, 1) for one feature" if x.ndim == 1 else ""
+        raise ValueError(f"{name} must have shape (points, features), got {x.shape}{hint}.")
+    if 0 in x.shape:
+        raise ValueError(f"{name} is empty: its shape is {x.shape}.")
+    if not isinstance(x, jax.core.Tracer):
+        _check_values(name, x, net)
+    return x
+
+
+def _check_values(name: str, x: Float[Array, "n d"], net: MLP) -> None:
+    finite = np.asarray(jnp.all(jnp.isfinite(x), axis=1))
+    if not finite.all():
+        raise ValueError(
+            f"{name} holds NaN or infinite values in {np.sum(~finite)} of {len(finite)} rows, "
+            f"first in row {np.argmin(finite)}."
+        )
+    if isinstance(net.C_b, jax.core.Tracer) or float(net.C_b[0]) > 0:
+        return
+    dead = ~np.asarray(jnp.any(x != 0, axis=1))
+    if dead.any():
+        raise ValueError(
+            f"{name} has a zero vector in row {np.argmax(dead)} ({np.sum(dead)} in all): with C_b = 0 in "
+            "the first layer its preactivation has no variance. Remove it, or set C_b > 0."
+        )
