@@ -1,0 +1,1 @@
+"""Real networks: drawn, evaluated and trained, without any theory."""
