@@ -13,12 +13,14 @@ from finitewidth.architecture import MLP
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
+from finitewidth.tuning import Tuning, tune
 
 __all__ = [
     "ACTIVATION_NAMES",
     "MLP",
     "Activation",
     "Kernels",
+    "Tuning",
     "correlation_lengths",
     "criticality",
     "fixed_point",
@@ -26,4 +28,5 @@ __all__ = [
     "phase_diagram",
     "susceptibilities",
     "trajectory",
+    "tune",
 ]

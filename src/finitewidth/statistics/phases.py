@@ -16,7 +16,6 @@ from finitewidth.activations import Activation, as_activation
 from finitewidth.critical_point import critical_point, layer_response
 
 _SMALLEST, _LARGEST = 1e-12, 1e8
-_ITERATIONS = 3000
 _CRITICAL_BAND = 1e-6
 
 
@@ -116,19 +115,36 @@ def phase_diagram(
 
 
 def _fixed_points(activation: Activation, C_b: np.ndarray, C_W: np.ndarray, K_start: float) -> np.ndarray:
-    """Iterate the variance map, with g interpolated once on a fine grid of log K."""
+    """The first zero of the flow C_b + C_W g(K) - K that the variance meets on its way from the start.
+
+    The flow is read off a spline of g, then the zero is polished with Newton's method on g itself.
+    """
     log_grid = np.linspace(np.log(_SMALLEST), np.log(_LARGEST), 2001)
     g = CubicSpline(log_grid, np.asarray(layer_response(activation, jnp.exp(log_grid)).g))
-    K = np.full(np.broadcast_shapes(C_b.shape, C_W.shape), float(K_start))
-    for _ in range(_ITERATIONS):
-        K = np.clip(C_b + C_W * g(np.log(K)), _SMALLEST, _LARGEST)
-    # Newton's method ends the slow approach near criticality.
-    for _ in range(3):
+    C_b, C_W = (a[..., None] for a in np.broadcast_arrays(C_b, C_W))
+
+    def flow(log_K: np.ndarray) -> np.ndarray:
+        return C_b + C_W * g(log_K) - np.exp(log_K)
+
+    start = np.searchsorted(log_grid, np.log(K_start))
+    grows = flow(log_grid[start : start + 1]) > 0
+    positive = flow(log_grid) > 0
+    index = np.arange(log_grid.size)
+    above = np.where(~positive & (index >= start), index, log_grid.size - 1).min(axis=-1, keepdims=True)
+    below = np.where(positive & (index <= start), index, 0).max(axis=-1, keepdims=True)
+    low = log_grid[np.where(grows, np.maximum(above - 1, 0), below)]
+    high = log_grid[np.where(grows, above, np.minimum(below + 1, log_grid.size - 1))]
+    for _ in range(50):
+        middle = (low + high) / 2
+        up = flow(middle) > 0
+        low, high = np.where(up, middle, low), np.where(up, high, middle)
+    K, C_b, C_W = np.exp(high)[..., 0], C_b[..., 0], C_W[..., 0]
+    for _ in range(2):
         response = layer_response(activation, jnp.asarray(K))
         gain = C_W * np.asarray(response.g_prime)
         step = (C_b + C_W * np.asarray(response.g) - K) / np.where(gain < 0.999, 1 - gain, np.inf)
-        K = np.where((K < _LARGEST) & (np.abs(step) < 0.1 * K), K + step, K)
-    return np.where(K >= _LARGEST, np.inf, np.where(K <= _SMALLEST, 0.0, K))
+        K = np.where(np.abs(step) < 1e-3 * K, K + step, K)
+    return np.where(K > 0.9 * _LARGEST, np.inf, np.where(K < 1.1 * _SMALLEST, 0.0, K))
 
 
 def _default_axes(activation: Activation) -> tuple[np.ndarray, np.ndarray]:
