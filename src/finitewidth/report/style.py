@@ -1,14 +1,18 @@
 """One look for every figure: lines are theory, points with error bars are measured."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
+
+Points = np.ndarray | Sequence[float]
 
 PALETTE = ("#1f5f8b", "#d1603d", "#3a8f6a", "#8a5a9e", "#c2932b", "#5d6b77")
 GREY = "#6b7580"
@@ -61,13 +65,13 @@ def panels(title: str, count: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, list(axes[0])
 
 
-def theory_line(axes: Axes, x: np.ndarray, y: np.ndarray, color: str, label: str | None = None, dash: str = "-"):
+def theory_line(axes: Axes, x: Points, y: Points, color: str, label: str | None = None, dash: str = "-"):
     """A predicted curve."""
     axes.plot(x, y, dash, color=color, lw=1.7, label=label, zorder=2)
 
 
 def measured_points(
-    axes: Axes, x: np.ndarray, value: np.ndarray, sem: np.ndarray, color: str, label: str | None = None
+    axes: Axes, x: Points, value: Points, sem: Points, color: str, label: str | None = None
 ):
     """Measured points with error bars of two standard errors."""
     axes.errorbar(
@@ -86,15 +90,31 @@ def measured_points(
     )
 
 
-def legend(axes: Axes, measured: str = "networks", **options) -> None:
+def legend(
+    axes: Axes,
+    measured: str = "networks",
+    theory: str = "theory",
+    *,
+    color: str = GREY,
+    point_color: str = GREY,
+    error_bars: bool = True,
+    **options,
+) -> None:
     """The curves by name, then what lines and points mean."""
     handles, labels = axes.get_legend_handles_labels()
     handles += [
-        Line2D([], [], color=GREY, lw=1.7),
-        Line2D([], [], color=GREY, marker="o", ls="", ms=4.6, mfc="white", mew=1.3),
+        Line2D([], [], color=color, lw=1.7),
+        Line2D([], [], color=point_color, marker="o", ls="", ms=4.6, mfc="white", mew=1.3),
     ]
-    labels += ["theory", f"{measured}, ±2 s.e."]
+    labels += [theory, measured + (", ±2 s.e." if error_bars else "")]
     axes.legend(handles, labels, **options)
+
+
+def plain_ticks(axis: Axis, values: Sequence[float]) -> None:
+    """Label a logarithmic axis with the numbers themselves."""
+    axis.set_major_locator(FixedLocator(list(values)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Figure, path: Path) -> None:
