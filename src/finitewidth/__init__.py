@@ -9,7 +9,6 @@ jax.config.update("jax_enable_x64", True)
 
 from finitewidth.activations import ACTIVATION_NAMES, Activation
 from finitewidth.architecture import MLP
-
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
