@@ -1,5 +1,6 @@
 """Many random networks at once: whole networks, and layers drawn one after the other."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,7 @@ def over_networks(
 ) -> Any:
     """`statistic(net, params, x)` for independent draws of all weights, along a first axis."""
     widths = (x.shape[1], *net.hidden, net.n_out)
-    weights = sum(a * b for a, b in zip(widths[:-1], widths[1:], strict=True))
-
+    weights = sum(a * b for a, b in itertools.pairwise(widths))
     inputs = jnp.asarray(x)
     return _in_batches(lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, weights)
 

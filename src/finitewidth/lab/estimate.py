@@ -28,7 +28,7 @@ def sample_mean(samples: np.ndarray) -> Estimate:
     return Estimate(np.asarray(samples.mean(axis=0), dtype=float), np.asarray(sem, dtype=float))
 
 
-def jackknife(samples: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+def jackknife(samples: np.ndarray, function: Callable[[np.ndarray], np.ndarray | np.floating]) -> Estimate:
     """A function of all samples, with the standard error from leaving out one block at a time."""
     blocks = np.array_split(np.arange(len(samples)), min(_BLOCKS, len(samples)))
     left_out = np.stack([function(np.delete(samples, block, axis=0)) for block in blocks])

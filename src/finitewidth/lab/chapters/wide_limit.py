@@ -64,7 +64,9 @@ def _nngp_theory(setting: Widths) -> Prediction:
 def _nngp_measure(setting: Widths, key) -> Measurement:
     covariance, across, fluctuation = [], [], []
     for n, draw_key in zip(setting.widths, jax.random.split(key, len(setting.widths)), strict=True):
-        drawn = over_networks(setting.network(n, 2), _INPUTS, draw_key, setting.draws, _outputs_and_covariance)
+        drawn = over_networks(
+            setting.network(n, 2), _INPUTS, draw_key, setting.draws, _outputs_and_covariance
+        )
         z = drawn["output"]
         covariance.append(sample_mean(np.einsum("tai,tbi->tab", z, z) / 2))
         across.append(sample_mean(np.einsum("ta,tb->tab", z[..., 0], z[..., 1])))
@@ -104,18 +106,25 @@ def _nngp_figure(setting: Widths, predicted: Prediction, measured: Measurement) 
         covariance = measured["covariance"]
         style.theory_line(left, widths, level, color, f"${name}$")
         style.measured_points(left, widths, covariance.value[:, *pair], covariance.sem[:, *pair], color)
-    left.set(xscale="log", xlabel=r"hidden width $n$", ylabel=r"$\langle z_a z_b\rangle$", title="covariance of the output")
+    left.set(
+        xscale="log",
+        xlabel=r"hidden width $n$",
+        ylabel=r"$\langle z_a z_b\rangle$",
+        title="covariance of the output",
+    )
     spread = measured["n Var"]
     for a, color in zip(range(3), style.PALETTE, strict=False):
         label = f"$a = {a + 1}$"
-        style.measured_points(right, widths * (1 + 0.04 * (a - 1)), spread.value[:, a], spread.sem[:, a], color, label)
+        style.measured_points(
+            right, widths * (1 + 0.04 * (a - 1)), spread.value[:, a], spread.sem[:, a], color, label
+        )
     right.set(
         xscale="log", xlabel=r"hidden width $n$", ylabel=r"$n\,\mathrm{Var}\,\widehat K_{aa}$",
         title="fluctuations fall as 1/n", ylim=(0, 1.35 * spread.value.max()),
     )  # fmt: skip
     for axes in (left, right):
         style.plain_ticks(axes.xaxis, setting.widths)
-    style.legend(left, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    style.legend_beside(left)
     right.legend(loc="upper right", ncols=3)
     return figure
 
@@ -180,10 +189,18 @@ def _recursion_figure(setting: Widths, predicted: Prediction, measured: Measurem
         error = _error(name, predicted, measured)
         slope = float(_slope(widths, error).value)
         middle = np.exp(np.mean(np.log(error.value * np.sqrt(widths))))
-        style.theory_line(axes, widths, middle / np.sqrt(widths), color, f"{name.upper()}, measured slope {slope:.2f}")
+        style.theory_line(
+            axes, widths, middle / np.sqrt(widths), color, f"{name.upper()}, measured slope {slope:.2f}"
+        )
         style.measured_points(axes, widths, *error, color)
-    axes.set(xscale="log", yscale="log", xlabel=r"hidden width $n$", ylabel="relative error of one network's kernel")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel=r"hidden width $n$",
+        ylabel="relative error of one network's kernel",
+    )
     style.plain_ticks(axes.xaxis, setting.widths)
+    style.plain_ticks(axes.yaxis)
     style.legend(axes, loc="lower left", theory=r"$n^{-1/2}$")
     return figure
 
@@ -194,9 +211,9 @@ CLAIMS = (
         title="wide outputs are Gaussian with covariance from the recursion",
         chapter=_CHAPTER,
         statement=(
-            "As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and independent "
-            "across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and variance of the "
-            "conditional covariance K^ are O(1/n)."
+            "As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and "
+            "independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and "
+            "variance of the conditional covariance K^ are O(1/n)."
         ),
         source="Lecture notes 003, lecture of 9/21, Gaussian-process limit",
         quick=Widths((8, 24, 72), draws=8000),
@@ -211,8 +228,8 @@ CLAIMS = (
         title="NNGP and NTK of one network reach the recursion as n^-1/2",
         chapter=_CHAPTER,
         statement=(
-            "The NNGP kernel and the NTK of a single random network of width n differ from the kernel recursion "
-            "by an error that falls as n^-1/2."
+            "The NNGP kernel and the NTK of a single random network of width n differ from the kernel "
+            "recursion by an error that falls as n^-1/2."
         ),
         source="Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, chapters 4 and 8",
         quick=Widths((16, 32, 64, 128), draws=400),
