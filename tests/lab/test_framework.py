@@ -33,8 +33,8 @@ def coin(mean: float) -> Claim:
         chapter="Test",
         statement="Heads come up half of the time.",
         source="test",
-        quick=Coin(1000),
-        full=Coin(4000),
+        quick=Coin(10_000),
+        full=Coin(40_000),
         theory=lambda setting: {"mean": np.array(mean)},
         measure=lambda setting, key: {
             "mean": sample_mean(np.random.default_rng(0).integers(0, 2, setting.tosses).astype(float))
@@ -59,7 +59,7 @@ def test_files_are_complete(tmp_path):
     saved = json.loads((tmp_path / "new" / "place" / "coin.json").read_text())
     assert saved == json.loads(json.dumps(record(outcome)))
     assert (saved["scale"], saved["seed"], saved["dtype"]) == ("full", 7, "float64")
-    assert saved["setting"] == {"tosses": 4000}
+    assert saved["setting"] == {"tosses": 40_000}
     assert saved["predicted"]["mean"] == 0.5
     assert saved["checks"][0]["holds"] is True
     assert {"python", "jax", "numpy", "finitewidth"} <= set(saved["versions"])
@@ -78,7 +78,7 @@ def test_unknown_id_names_the_closest():
     assert "\n" not in str(error.value)
 
 
-def test_unknown_scale_names_the_known():
+def test_unknown_scale_names_the_known(unchecked_annotations):
     with pytest.raises(ValueError, match="quick, full"):
         lab.claim("linear-critical").setting("huge")
 
@@ -125,6 +125,6 @@ def test_decisive_check_is_the_one_closest_to_its_tolerance():
 
 def test_jackknife_of_a_mean_is_its_standard_error():
     samples = np.random.default_rng(1).normal(size=(40, 3))
-    by_blocks, direct = jackknife(samples, lambda s: s.mean(axis=0)), sample_mean(samples)
+    by_blocks, direct = jackknife(samples, lambda mean: mean), sample_mean(samples)
     np.testing.assert_allclose(by_blocks.value, direct.value)
     np.testing.assert_allclose(by_blocks.sem, direct.sem)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.activations import Activation
@@ -14,9 +14,9 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
 from finitewidth.lab.estimate import jackknife, sample_mean, stacked
-from finitewidth.networks.mlp import apply
+from finitewidth.networks.mlp import Params, apply
 from finitewidth.report import style
-from finitewidth.statistics.kernels import kernels
+from finitewidth.statistics.kernels import trajectory
 
 _CHAPTER = "Initialisation"
 
@@ -41,7 +41,7 @@ def _fan_in_network(setting: FanIn, n: int, power: float) -> tuple[MLP, np.ndarr
 
 def _fan_in_theory(setting: FanIn) -> Prediction:
     variance = [
-        [kernels(*_fan_in_network(setting, n, power)).nngp[0, 0] for n in setting.widths]
+        [trajectory(*_fan_in_network(setting, n, power)).nngp[0, 0] for n in setting.widths]
         for power in setting.powers
     ]
     return {"variance": np.array(variance)}
@@ -95,32 +95,29 @@ def _tanh_squared(z):
 def _conditional_theory(setting: ConditionalLayer) -> Prediction:
     """Var(K^) = C_W^2 (<tanh^4> - <tanh^2>^2) / n, exact for one hidden layer of any width."""
     C_b, C_W, x = setting.C_b, setting.C_W, input_of_size(0.6)
-    K = float(kernels(MLP((1,), "tanh", C_b, C_W), x).nngp[0, 0])
+    K = float(trajectory(MLP((1,), "tanh", C_b, C_W), x).nngp[-1, 0])
     second = (K - C_b) / C_W
     squares = MLP((1,), Activation(_tanh_squared), C_b=[C_b, 0.0], C_W=[C_W, 1.0])
-    fourth = float(kernels(squares, x).nngp[0, 0])
+    fourth = float(trajectory(squares, x).nngp[-1, 0])
     fluctuation = C_W**2 * (fourth - second**2) / (np.array(setting.widths) * K**2)
     return {"excess kurtosis": 3 * fluctuation, "shared variance": fluctuation}
 
 
-def _excess_kurtosis(z: Float[np.ndarray, "draws units"]) -> np.floating:
-    return np.mean(z**4) / np.mean(z**2) ** 2 - 3
-
-
-def _shared_variance(z: Float[np.ndarray, "draws units"]) -> np.floating:
-    """Covariance of the squares of two units, over all pairs of different units."""
-    units = z.shape[1]
-    pairs = (np.sum(z**2, axis=1) ** 2 - np.sum(z**4, axis=1)) / (units * (units - 1))
-    return np.mean(pairs) / np.mean(z**2) ** 2 - 1
+def _unit_moments(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Float[Array, " 3"]:
+    """Averages over units of z^2 and z^4, and over pairs of different units of z_1^2 z_2^2."""
+    square = apply(net, params, x)[0] ** 2
+    units = len(square)
+    pairs = (jnp.sum(square) ** 2 - jnp.sum(square**2)) / (units * (units - 1))
+    return jnp.stack([jnp.mean(square), jnp.mean(square**2), pairs])
 
 
 def _conditional_measure(setting: ConditionalLayer, key) -> Measurement:
     kurtosis, shared = [], []
     for n, draw_key in zip(setting.widths, jax.random.split(key, len(setting.widths)), strict=True):
         net = MLP((n,), "tanh", setting.C_b, setting.C_W, n_out=setting.units)
-        z = over_networks(net, input_of_size(0.6), draw_key, setting.draws, apply)[:, 0]
-        kurtosis.append(jackknife(z, _excess_kurtosis))
-        shared.append(jackknife(z, _shared_variance))
+        moments = over_networks(net, input_of_size(0.6), draw_key, setting.draws, _unit_moments)
+        kurtosis.append(jackknife(moments, lambda mean: mean[1] / mean[0] ** 2 - 3))
+        shared.append(jackknife(moments, lambda mean: mean[2] / mean[0] ** 2 - 1))
     return {"excess kurtosis": stacked(kurtosis), "shared variance": stacked(shared)}
 
 
@@ -164,7 +161,7 @@ def _fourth_power(net, params, x):
 
 def _fourth_moment_theory(setting: FourthMoment) -> Prediction:
     x = input_of_size(1.0, n_in=2)
-    K = [float(kernels(MLP(hidden, "relu", 0.0, 2.0), x).nngp[0, 0]) for hidden in setting.architectures]
+    K = [float(trajectory(MLP(hidden, "relu", 0.0, 2.0), x).nngp[-1, 0]) for hidden in setting.architectures]
     growth = [np.prod([1 + 5 / n for n in hidden]) for hidden in setting.architectures]
     return {"fourth moment": 3 * np.square(K) * np.array(growth)}
 
@@ -246,8 +243,8 @@ CLAIMS = (
             "approximation."
         ),
         source="Lecture notes 003, lecture of 11/30, path counting for ReLU networks",
-        quick=FourthMoment(((16,), (10, 10), (6, 5, 7)), draws=200_000),
-        full=FourthMoment(((16,), (10, 10), (6, 5, 7), (20,) * 5, (40,) * 5), draws=1_000_000),
+        quick=FourthMoment(((16,), (10, 10), (6, 5, 7)), draws=100_000),
+        full=FourthMoment(((16,), (10, 10), (6, 5, 7), (20,) * 5), draws=1_000_000),
         theory=_fourth_moment_theory,
         measure=_fourth_moment_measure,
         compare=_fourth_moment_compare,

@@ -12,7 +12,7 @@ from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.ensembles import over_networks
-from finitewidth.lab.estimate import Estimate, jackknife, sample_mean, stacked
+from finitewidth.lab.estimate import Estimate, sample_mean, stacked, variance
 from finitewidth.networks.mlp import Params, apply, preactivations
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
@@ -71,16 +71,12 @@ def _nngp_measure(setting: Widths, key) -> Measurement:
         covariance.append(sample_mean(np.einsum("tai,tbi->tab", z, z) / 2))
         across.append(sample_mean(np.einsum("ta,tb->tab", z[..., 0], z[..., 1])))
         diagonal = np.diagonal(drawn["covariance"], axis1=1, axis2=2)
-        fluctuation.append(_n_variance(diagonal, n))
+        fluctuation.append(variance(np.sqrt(n) * diagonal))
     return {
         "covariance": stacked(covariance),
         "covariance of two units": stacked(across),
         "n Var": stacked(fluctuation),
     }
-
-
-def _n_variance(samples: np.ndarray, n: int) -> Estimate:
-    return jackknife(samples, lambda s: n * s.var(axis=0, ddof=1))
 
 
 def _nngp_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -145,7 +141,7 @@ def _recursion_measure(setting: Widths, key) -> Measurement:
         drawn = over_networks(setting.network(n), _INPUTS, draw_key, setting.draws, _empirical_kernels)
         for name, kernel in drawn.items():
             means[name].append(sample_mean(kernel))
-            spreads[name].append(jackknife(kernel, lambda k: k.var(axis=0, ddof=1).sum()))
+            spreads[name].append(sample_mean(np.sum((kernel - kernel.mean(axis=0)) ** 2, axis=(1, 2))))
     return {f"{name} mean": stacked(means[name]) for name in means} | {
         f"{name} spread": stacked(spreads[name]) for name in spreads
     }
@@ -216,8 +212,8 @@ CLAIMS = (
             "variance of the conditional covariance K^ are O(1/n)."
         ),
         source="Lecture notes 003, lecture of 9/21, Gaussian-process limit",
-        quick=Widths((8, 24, 72), draws=8000),
-        full=Widths((8, 32, 128, 512), draws=20_000),
+        quick=Widths((8, 20, 50), draws=8000),
+        full=Widths((8, 16, 32, 64, 128, 256), draws=20_000),
         theory=_nngp_theory,
         measure=_nngp_measure,
         compare=_nngp_compare,
