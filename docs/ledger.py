@@ -113,8 +113,8 @@ def chapter_page(name: str, group: list[dict]) -> str:
             "",
             f"Verdict: {verdict(record['holds'])}.",
             "",
-            "| compared | predicted | measured | statistic | tolerance | verdict |",
-            "|---|---:|---:|---:|---:|---|",
+            "| compared | predicted | measured | by | statistic | verdict |",
+            "|---|---:|---:|---|---:|---|",
             *(check_row(check) for check in record["checks"]),
             "",
             f"*Source:* {text(record['source'])}.",
@@ -128,9 +128,10 @@ def chapter_page(name: str, group: list[dict]) -> str:
 
 def check_row(check: dict) -> str:
     """One comparison as a row of a table."""
+    sign = "≤" if check["holds"] else ">"
     return (
-        f"| {text(check['name'])} | {number(check['predicted'], 6)} | {number(check['measured'], 6)} | "
-        f"{number(check['statistic'], 3)} ({check['criterion']}) | {number(check['tolerance'], 2)} | "
+        f"| {text(check['name'])} | {number(check['predicted'], 5)} | {number(check['measured'], 5)} | "
+        f"{check['criterion']} | {number(check['statistic'], 2)} {sign} {number(check['tolerance'], 2)} | "
         f"{verdict(check['holds'])} |"
     )
 
@@ -152,13 +153,14 @@ def settings(record: dict) -> str:
         for k, v in record["setting"].items()
         if isinstance(v, list) and len(v) <= 8 and all(isinstance(e, int | float | str) for e in v)
     }
-    shown = [f"{k} {v}" for k, v in plain.items()] + [
+    shown = [f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in plain.items()] + [
         f"{k} {', '.join(str(e) for e in v)}" for k, v in lists.items()
     ]
     return "; ".join(entry.replace("_", " ") for entry in shown)
 
 
 _GREEK = {"chi": "χ", "sigma": "σ", "phi": "φ", "pi": "π", "rho": "ρ"}
+_RAISED = str.maketrans("0123456789l", "⁰¹²³⁴⁵⁶⁷⁸⁹ˡ")
 _INDEX = {"parallel": "∥", "perp": "⊥", "perpendicular": "⊥"}
 
 
@@ -167,10 +169,11 @@ def text(words: str) -> str:
     words = re.sub(r"K\^(?=[\s)\]])", "K̂", words)
     words = re.sub(r"<(?=\S)", "⟨", words)
     words = re.sub(r"(?<=\S)>", "⟩", words)
-    words = re.sub(r"([\\`*|<>\[\]])", r"\\\1", words)
+    words = re.sub(r"([\\`*|\[\]])", r"\\\1", words.replace("<", "&lt;").replace(">", "&gt;"))
     words = re.sub(r"\bsum(?=_| \d)", "∑", words)
     words = re.sub(r"\bprod(?=_|\()", "∏", words)
     words = re.sub(r"sqrt\((\w+)\)", r"√\1", words)
+    words = re.sub(r"\^([0-9l])(?![\w/])", lambda m: m[1].translate(_RAISED), words)
     words = re.sub(r"\^(\([^)]*\)|-?\d+(?:/\d+)?|[a-z])", r"<sup>\1</sup>", words)
     words = re.sub(r"(?<=[A-Za-z⟩∑∏])_(\w+)", lambda m: f"<sub>{_INDEX.get(m[1], m[1])}</sub>", words)
     return re.sub(r"(?<![A-Za-z])(" + "|".join(_GREEK) + r")(?![A-Za-z])", lambda m: _GREEK[m[1]], words)

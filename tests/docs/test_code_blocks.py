@@ -82,7 +82,7 @@ class TestRunner:
         assert page_module.blocks(text)[0].output is None
 
     def test_indented_blocks_lose_their_indent(self):
-        text = "=== \"tab\"\n\n    ```python\n    if True:\n        print(1)\n    ```\n"
+        text = '=== "tab"\n\n    ```python\n    if True:\n        print(1)\n    ```\n'
         assert page_module.blocks(text)[0].code == "if True:\n    print(1)\n"
 
     @pytest.mark.parametrize("line", ["make nonsense", "pip install '.[nonsense]'", "rm -rf /"])
