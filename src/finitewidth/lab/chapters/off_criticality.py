@@ -139,7 +139,7 @@ CLAIMS = (
             "the ordered phase, the second explodes in the chaotic phase, and without biases below "
             "criticality the variance vanishes."
         ),
-        source="Lecture notes 003, lecture of 9/19; Roberts, Yaida, Hanin, section 5.1",
+        source="ORF 543 lecture notes, lecture of 9/19; Roberts, Yaida, Hanin, section 5.1",
         quick=Phases(width=1000, depth=12, draws=400),
         full=Phases(width=4000, depth=20, draws=2000),
         theory=_phases_theory,

@@ -123,7 +123,7 @@ CLAIMS = (
             "At ReLU criticality two inputs become parallel only as a power of depth: the angle obeys cos "
             "phi' = (sin phi + (pi - phi) cos phi)/pi and falls as 3 pi / l."
         ),
-        source="Lecture notes 003, lecture of 9/19, made quantitative here",
+        source="ORF 543 lecture notes, lecture of 9/19, made quantitative here",
         quick=Angle(width=1000, depth=60, draws=200, long_depth=3000),
         full=Angle(width=4000, depth=100, draws=500, long_depth=100_000),
         theory=_angle_theory,

@@ -129,7 +129,7 @@ CLAIMS = (
             "At C_b = 0, C_W = 1 tanh has the single fixed point K* = 0, approached as K^(l) = 1/(2l) (1 "
             "+ (5/12) log(l)/l + O(1/l)): nothing is exponential at criticality."
         ),
-        source="Lecture notes 003, lecture of 9/19, tanh (1/(2l) holds at C_W = 1)",
+        source="ORF 543 lecture notes, lecture of 9/19, tanh (1/(2l) holds at C_W = 1)",
         quick=Decay(
             "tanh", width=1000, depth=100, draws=200, long_depth=3000, log_term=5 / 12, start_term=1.0
         ),

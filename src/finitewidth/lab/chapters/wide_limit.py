@@ -211,7 +211,7 @@ CLAIMS = (
             "independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and "
             "variance of the conditional covariance K^ are O(1/n)."
         ),
-        source="Lecture notes 003, lecture of 9/21, Gaussian-process limit",
+        source="ORF 543 lecture notes, lecture of 9/21, Gaussian-process limit",
         quick=Widths((8, 20, 50), draws=8000),
         full=Widths((8, 16, 32, 64, 128, 256), draws=20_000),
         theory=_nngp_theory,
