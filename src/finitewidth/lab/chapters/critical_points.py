@@ -204,7 +204,7 @@ CLAIMS = (
             "The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l), so "
             "the variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts."
         ),
-        source="ORF 543 lecture notes, lecture of 9/19, deep linear networks (factor C_W per layer, not C_W^2)",
+        source="ORF 543 lecture notes, lecture of 9/19, linear networks (C_W per layer, not C_W^2)",
         quick=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 200, 10, 500),
         full=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 500, 20, 2000),
         theory=_variances_theory,
