@@ -47,11 +47,9 @@ def test_pytorch_draws_have_the_recommended_variance():
     linear = [m for m in run(advice.pytorch)["model"] if isinstance(m, torch.nn.Linear)]
     C_b, C_W = float(advice.net.C_b[0]), float(advice.net.C_W[0])
     for layer in linear[:2]:
-        draws = layer.weight.numel()
-        measured = float((layer.weight.double() ** 2).mean()) * layer.in_features
-        assert abs(measured / C_W - 1) < 4 * np.sqrt(2 / draws)
-        biases = float((layer.bias.double() ** 2).mean())
-        assert abs(biases / C_b - 1) < 4 * np.sqrt(2 / layer.bias.numel())
+        weight, bias = (p.detach().double().numpy() for p in (layer.weight, layer.bias))
+        assert abs((weight**2).mean() * layer.in_features / C_W - 1) < 4 * np.sqrt(2 / weight.size)
+        assert abs((bias**2).mean() / C_b - 1) < 4 * np.sqrt(2 / bias.size)
 
 
 def test_pytorch_step_is_the_learning_rate_tensor(rng):
