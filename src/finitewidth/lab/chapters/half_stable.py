@@ -36,9 +36,10 @@ def _half_stable_theory(setting: HalfStable) -> Prediction:
         prediction[f"{name} point"] = np.array([point.C_b, point.C_W, point.K_star])
         prediction[f"{name} curvature"] = np.array(-2 / point.exponents.amplitude)
         chi = susceptibilities(name, point.K_star, point.C_W)
-        steady = (point.K_star, float(chi.parallel), float(chi.perpendicular))
-        for quantity, value in zip(_QUANTITIES, steady, strict=True):
-            prediction[f"{name} {quantity}"] = np.full(setting.depth, value)
+        layers = np.arange(setting.depth)
+        prediction[f"{name} variance"] = np.full(setting.depth, point.K_star)
+        prediction[f"{name} parallel"] = float(chi.parallel) ** layers
+        prediction[f"{name} perpendicular"] = float(chi.perpendicular) ** layers
     return prediction
 
 
