@@ -109,7 +109,7 @@ def chapter_page(name: str, group: list[dict]) -> str:
             "",
             text(record["statement"]),
             "",
-            f"![{caption(record)}]({record['figure']})",
+            f"[![{caption(record)}]({record['figure']})]({record['figure']})",
             "",
             f"Verdict: {verdict(record['holds'])}.",
             "",

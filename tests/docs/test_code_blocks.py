@@ -37,7 +37,7 @@ def test_blocks_run_and_print_what_the_page_says(page, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "80", "NO_COLOR": "1"}
     run = subprocess.run(
         [sys.executable, "-W", "error", str(_RUNNER), str(page)],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert run.returncode == 0, f"{name_of(page)}:\n{run.stderr[-3000:]}"
     for block, got in zip(blocks, json.loads(run.stdout), strict=True):
