@@ -120,3 +120,21 @@ def test_records_are_reused_only_when_newer_than_the_source(tmp_path, monkeypatc
         age(file, 500)
     ledger.run_claims(results, "quick", True)
     assert len(runs) == 3
+
+
+@pytest.mark.parametrize(
+    ("html", "accepted"),
+    [
+        ('<script src="assets/a.js"></script><a href="https://example.org">x</a>', True),
+        ('<script src="https://example.org/a.js"></script>', False),
+        ('<link rel="stylesheet" href="//example.org/a.css">', False),
+        ('<img alt="x" src="http://example.org/a.png">', False),
+    ],
+)
+def test_pages_load_nothing_from_outside(html, accepted):
+    hook = load(DOCS / "hooks" / "self_contained.py")
+    if accepted:
+        assert hook.on_post_page(html, PAGE) == html
+    else:
+        with pytest.raises(ValueError, match=r"page\.md loads .*example\.org"):
+            hook.on_post_page(html, PAGE)
