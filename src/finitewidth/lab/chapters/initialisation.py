@@ -191,12 +191,19 @@ def _fourth_moment_figure(setting: FourthMoment, predicted: Prediction, measured
         label=r"$3K^2e^{\,5\sum 1/n}$",
     )  # fmt: skip
     style.measured_points(axes, place, *measured["fourth moment"], red)
-    names = [" – ".join(str(n) for n in hidden) for hidden in setting.architectures]
+    names = [_width_label(hidden) for hidden in setting.architectures]
     axes.set(yscale="log", xlabel="hidden widths", ylabel=r"$\langle z^4\rangle$")
     axes.set_xticks(place, names)
     style.plain_ticks(axes.yaxis)
     style.legend(axes, loc="upper left", color=blue, point_color=red)
     return figure
+
+
+def _width_label(hidden: tuple[int, ...]) -> str:
+    """ "6 – 5 – 7", or "20 (5 layers)" for many layers of one width."""
+    if len(hidden) > 3 and len(set(hidden)) == 1:
+        return f"{hidden[0]} ({len(hidden)} layers)"
+    return " – ".join(str(n) for n in hidden)
 
 
 CLAIMS = (
