@@ -16,10 +16,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Complex, Float, Int
 
 from finitewidth.expectations.kinks import (
     HIGHEST_JUMP,
@@ -88,7 +89,7 @@ class HermiteSeries(PairLaw):
         # Clipped in value only: the derivative at parallel inputs is the one-sided one.
         rho = rho + lax.stop_gradient(jnp.clip(rho, -1, 1) - rho)
         first, stride = self.shape.first, self.shape.stride
-        series, d_series = _horner(rows, columns, rho if stride == 1 else rho**2)
+        series, d_series = _higher_orders(rows, columns, rho if stride == 1 else rho**2)
         if stride == 2:
             d_series = 2 * rho * d_series
         linear = rows.linear[:, None] * columns.linear[None, :]
@@ -182,15 +183,28 @@ def kink_tail(
     return Averages(value, slope)
 
 
-def _horner(
+Coefficients = tuple[Float[Array, "_ orders"], ...]  # of the rows and columns, then of their kinks
+
+
+def _higher_orders(
     rows: Expansion, columns: Expansion, x: Float[Array, "rows columns"]
 ) -> tuple[Float[Array, "rows columns"], Float[Array, "rows columns"]]:
-    """The higher orders of the series, less their kink parts, as a polynomial in x; its derivative.
+    """The higher orders of the series, less their kink parts, as a polynomial in x; its derivative."""
+    coefficients = (rows.higher, columns.higher)
+    if rows.kink is not None and columns.kink is not None:
+        coefficients += (rows.kink, columns.kink)
+    total = _horner(coefficients, x)
+    return lax.real(total), lax.imag(total)
 
-    Horner's rule two orders at a time, which halves the chain of dependent operations. Between the
-    chunks value and derivative travel as one complex array, so that XLA computes them in one loop.
+
+@jax.custom_jvp
+def _horner(coefficients: Coefficients, x: Float[Array, "rows columns"]) -> Complex[Array, "rows columns"]:
+    """Polynomial (real part) and derivative (imaginary part).
+
+    Horner's rule two orders at a time, which halves the chain of dependent operations. Value and
+    derivative travel as one complex array, so that XLA computes them in one loop.
     """
-    orders = rows.higher.shape[1]
+    orders = coefficients[0].shape[1]
     chunks = -(-orders // _UNROLLED_ORDERS)
     size = 2 * -(-orders // (2 * chunks))
     square, twice = x * x, 2 * x
@@ -201,22 +215,35 @@ def _horner(
     def advance(carry, chunk):
         value, derivative = lax.real(carry), lax.imag(carry)
         for i in range(0, size, 2):
-            upper, lower = _coefficients(chunk, i), _coefficients(chunk, i + 1)
+            upper, lower = (_products(tuple(part[i + j] for part in chunk)) for j in (0, 1))
             derivative = derivative * square + (value * twice + upper)
             value = value * square + (upper * x + lower)
         return lax.complex(value, derivative), None
 
-    expansions = [rows.higher, columns.higher]
-    if rows.kink is not None:
-        expansions += [rows.kink, columns.kink]
     start = lax.complex(jnp.zeros_like(x), jnp.zeros_like(x))
-    total, _ = lax.scan(advance, start, tuple(by_order(a) for a in expansions))
-    return lax.real(total), lax.imag(total)
+    return lax.scan(advance, start, tuple(by_order(a) for a in coefficients))[0]
 
 
-def _coefficients(chunk: tuple[Float[Array, "size _"], ...], i: int) -> Float[Array, "rows columns"]:
+@_horner.defjvp
+def _horner_jvp(primals, tangents):
+    return jax.jvp(_horner_by_single_orders, primals, tangents)
+
+
+def _horner_by_single_orders(coefficients: Coefficients, x: Float[Array, "rows columns"]):
+    """The same polynomial; a short loop, whose derivatives compile fast."""
+
+    def advance(carry, order):
+        value, derivative = carry
+        return (value * x + _products(order), derivative * x + value), None
+
+    start = (jnp.zeros_like(x), jnp.zeros_like(x))
+    (value, derivative), _ = lax.scan(advance, start, tuple(a.T for a in coefficients))
+    return lax.complex(value, derivative)
+
+
+def _products(order: tuple[Float[Array, " _"], ...]) -> Float[Array, "rows columns"]:
     """Products of the row inputs' and the column inputs' coefficients, less those of their kinks."""
-    rows, columns, *kinks = (part[i] for part in chunk)
+    rows, columns, *kinks = order
     product = rows[:, None] * columns[None, :]
     if kinks:
         product = product - kinks[0][:, None] * kinks[1][None, :]

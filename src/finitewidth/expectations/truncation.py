@@ -32,7 +32,7 @@ def terms_needed(function: Callable[[Array], Array], q: Float[np.ndarray, " n"],
     warnings.warn(
         f"preactivation variances reach {q.max():.3g}, where {longest} Hermite terms leave out "
         f"{missing[longest]:.1e} of <sigma'^2> for parallel inputs (asked for: {tolerance:.1e}); "
-        "standardise the inputs or lower C_b and C_W.",
+        "standardise the inputs or lower C_b and C_W; a kink away from zero also slows the series down.",
         stacklevel=2,
     )
     return longest
