@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-Check = Callable[[np.ndarray, tuple[int, int]], str | None]
+Shape = tuple[int, int]
 
 
 class Loss(NamedTuple):
-    """A loss: its value for (outputs, labels), and what is wrong with labels, if anything."""
+    """A loss: its value for (outputs, labels), and labels made fit for outputs of a shape (points, out)."""
 
     name: str
     value: Callable[[Array, Array], Float[Array, ""]]
-    objection: Check
+    labels: Callable[[np.ndarray, Shape], np.ndarray]
 
 
 def squared_error(outputs: Array, labels: Array) -> Float[Array, ""]:
@@ -39,27 +39,45 @@ def exponential(outputs: Array, labels: Array) -> Float[Array, ""]:
     return jnp.sum(jnp.exp(-labels * outputs))
 
 
-def _real(labels: np.ndarray, shape: tuple[int, int]) -> str | None:
+def _as_given(labels: np.ndarray, shape: Shape) -> np.ndarray:
+    return labels
+
+
+def _real(labels: np.ndarray, shape: Shape) -> np.ndarray:
+    return _per_output("mse", labels, shape, f"real numbers of shape {shape}, one per point and output")
+
+
+def _signs(labels: np.ndarray, shape: Shape) -> np.ndarray:
+    needed = f"labels -1 and 1 of shape {shape}"
+    if not np.isin(labels, (-1, 1)).all():
+        raise _mismatch("logistic or exponential", needed, labels)
+    return _per_output("logistic or exponential", labels, shape, needed)
+
+
+def _per_output(loss: str, labels: np.ndarray, shape: Shape, needed: str) -> np.ndarray:
+    if labels.ndim == 1 and shape[1] == 1:
+        labels = labels[:, None]
     if labels.shape != shape:
-        return f"real numbers of shape {shape}, one per point and output"
-    return None
+        raise _mismatch(loss, needed, labels)
+    return labels
 
 
-def _signs(labels: np.ndarray, shape: tuple[int, int]) -> str | None:
-    if labels.shape != shape or not np.isin(labels, (-1, 1)).all():
-        return f"labels -1 and 1 of shape {shape}"
-    return None
-
-
-def _classes(labels: np.ndarray, shape: tuple[int, int]) -> str | None:
+def _classes(labels: np.ndarray, shape: Shape) -> np.ndarray:
     points, n_out = shape
     if n_out < 2:
-        return "a network with one output per class, so at least two"
-    if labels.shape != (points,) or not np.issubdtype(labels.dtype, np.integer):
-        return f"whole-number classes of shape ({points},)"
+        raise ValueError("loss cross_entropy needs a network with one output per class; this one has a single output.")
+    if labels.shape != (points,) or labels.dtype.kind not in "iu":
+        raise _mismatch("cross_entropy", f"whole-number classes of shape ({points},)", labels)
     if labels.min() < 0 or labels.max() >= n_out:
-        return f"classes between 0 and {n_out - 1}, one per output"
-    return None
+        raise _mismatch("cross_entropy", f"classes between 0 and {n_out - 1}, one per output", labels)
+    return labels
+
+
+def _mismatch(loss: str, needed: str, labels: np.ndarray) -> ValueError:
+    return ValueError(
+        f"loss {loss} needs {needed}; y has shape {labels.shape}, type {labels.dtype} "
+        f"and values from {labels.min():g} to {labels.max():g}."
+    )
 
 
 LOSSES: dict[str, Loss] = {
@@ -78,27 +96,20 @@ def as_loss(loss: str | Loss | Callable[[Array, Array], Array]) -> Loss:
     if isinstance(loss, Loss):
         return loss
     if callable(loss):
-        return Loss(getattr(loss, "__name__", "custom"), loss, lambda labels, shape: None)
+        return Loss(getattr(loss, "__name__", "custom"), loss, _as_given)
     if loss not in LOSSES:
         raise ValueError(f"unknown loss {loss!r}. Known: {', '.join(LOSSES)}; or a function of (outputs, labels).")
     return LOSSES[loss]
 
 
-def as_labels(loss: Loss, y: Array | np.ndarray | list, shape: tuple[int, int], dtype: jnp.dtype) -> Array:
+def as_labels(loss: Loss, y: Array | np.ndarray | list, shape: Shape, dtype: jnp.dtype) -> Array:
     """Labels in the form the loss takes, for outputs of the given shape (points, out)."""
     labels = np.asarray(y)
-    if labels.dtype.kind not in "biuf":
+    if labels.dtype.kind not in "iuf":
         raise ValueError(f"y must hold numbers, got {labels.dtype}.")
-    if labels.shape[:1] != shape[:1]:
-        raise ValueError(f"y has {labels.shape[0] if labels.ndim else 0} labels for {shape[0]} points.")
+    if labels.ndim == 0 or len(labels) != shape[0]:
+        raise ValueError(f"y has {len(labels) if labels.ndim else 0} labels for {shape[0]} points.")
     if not np.isfinite(labels).all():
         raise ValueError("y holds NaN or infinite values.")
-    if loss.name != "cross_entropy" and labels.ndim == 1 and shape[1] == 1:
-        labels = labels[:, None]
-    objection = loss.objection(labels, shape)
-    if objection is not None:
-        raise ValueError(
-            f"loss {loss.name!r} needs {objection}; y has shape {np.shape(y)}, type {labels.dtype} "
-            f"and values from {labels.min():g} to {labels.max():g}."
-        )
-    return jnp.asarray(labels) if labels.dtype.kind in "iu" and loss.name == "cross_entropy" else jnp.asarray(labels, dtype)
+    labels = loss.labels(labels, shape)
+    return jnp.asarray(labels, None if labels.dtype.kind in "iu" else dtype)
