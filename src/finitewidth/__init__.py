@@ -10,6 +10,23 @@ jax.config.update("jax_enable_x64", True)
 from finitewidth.activations import ACTIVATION_NAMES, Activation
 from finitewidth.architecture import MLP
 
+from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
+from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
+from finitewidth.tuning import Tuning, tune
 
-__all__ = ["ACTIVATION_NAMES", "MLP", "Activation", "Kernels", "kernels", "trajectory"]
+__all__ = [
+    "ACTIVATION_NAMES",
+    "MLP",
+    "Activation",
+    "Kernels",
+    "Tuning",
+    "correlation_lengths",
+    "criticality",
+    "fixed_point",
+    "kernels",
+    "phase_diagram",
+    "susceptibilities",
+    "trajectory",
+    "tune",
+]

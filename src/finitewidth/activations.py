@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -71,8 +72,9 @@ class Activation:
 
 def _check_on_nodes(name: str, function: Callable[[Array], Array]) -> None:
     """Refuse a function that is not elementwise or not finite where the quadrature looks."""
-    nodes = jnp.asarray(gaussian_rule().nodes)
-    value, slope = value_and_slope(function, nodes)
+    with jax.ensure_compile_time_eval():
+        nodes = jnp.asarray(gaussian_rule().nodes)
+        value, slope = value_and_slope(function, nodes)
     if value.shape != nodes.shape:
         raise ValueError(
             f"activation {name!r} turned an array of shape {nodes.shape} into shape {value.shape}; "
@@ -100,18 +102,20 @@ def _gelu(z: Array) -> Array:
 
 
 @functools.cache
-def leaky_relu(slope: float = 0.01) -> Activation:
+def leaky_relu(slope: float | int = 0.01) -> Activation:
     """z for z > 0 and slope * z below."""
     slope = float(slope)
+    if not math.isfinite(slope):
+        raise ValueError(f"leaky_relu needs a finite slope, got {slope}.")
     return Activation(
         lambda z: jnp.where(z > 0, z, slope * z), f"leaky_relu:{slope:g}", PiecewiseLinear(slope, 1.0)
     )
 
 
 @functools.cache
-def monomial(power: int) -> Activation:
+def monomial(power: float | int) -> Activation:
     """z to a positive integer power."""
-    if int(power) != power or power < 1:
+    if not (power >= 1 and float(power).is_integer()):
         raise ValueError(f"monomial needs a positive integer power, got {power}.")
     power = int(power)
     return Activation(lambda z: z**power, f"monomial:{power}", Monomial(power))

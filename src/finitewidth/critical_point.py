@@ -60,6 +60,11 @@ def layer_response(activation: Activation, K: Float[Array, "*n"]) -> LayerRespon
 @functools.lru_cache(maxsize=256)
 def critical_point(activation: Activation) -> CriticalPoint:
     """Find the critical (C_b, C_W), the fixed point K* and the universality class."""
+    with jax.ensure_compile_time_eval():
+        return _find(activation)
+
+
+def _find(activation: Activation) -> CriticalPoint:
     g, g_prime, h = (np.asarray(a) for a in layer_response(activation, jnp.asarray(_GRID)))
     if not (h > 0).all():
         return _none("its slope vanishes almost everywhere, so gradients do not pass")

@@ -1,11 +1,10 @@
 """The `finitewidth` command."""
 
-import sys
-
-import click
 import typer
 
 from finitewidth.cli.console import fail
+from finitewidth.cli.kernel import kernel
+from finitewidth.cli.tune import tune
 
 app = typer.Typer(
     name="finitewidth",
@@ -14,17 +13,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(tune)
+app.command()(kernel)
 
 
 def main() -> None:
     """Run the command; a wrong input becomes one sentence and exit code 2, never a traceback."""
     try:
-        code = app(standalone_mode=False)
-    except click.exceptions.Abort:
-        fail("interrupted.", code=130)
-    except click.ClickException as error:
-        fail(error.format_message())
+        app()
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
-    else:
-        sys.exit(code if isinstance(code, int) else 0)

@@ -66,12 +66,13 @@ def _parity(function: Callable[[Array], Array]) -> tuple[int, int]:
 
 
 def _jumps(function: Callable[[Array], Array]) -> tuple[float, ...]:
-    sides = jnp.array([_OFFSET, -_OFFSET])
+    # A jump is the same at both distances; a root such as |z|^1.5 has a difference that is not.
+    right, left = jnp.array([_OFFSET, 4 * _OFFSET]), jnp.array([-_OFFSET, -4 * _OFFSET])
     jumps, derivative = [], function
     for _ in range(HIGHEST_JUMP + 1):
-        right, left = (float(v) for v in derivative(sides))
-        jump = right - left
-        jumps.append(jump if math.isfinite(jump) and abs(jump) > _JUMP_THRESHOLD else 0.0)
+        near, far = (float(v) for v in derivative(right) - derivative(left))
+        same = math.isfinite(near) and abs(near - far) <= _JUMP_THRESHOLD * abs(near)
+        jumps.append(near if same and abs(near) > _JUMP_THRESHOLD else 0.0)
         derivative = functools.partial(_slope, derivative)
     if jumps[0]:
         raise ValueError(

@@ -1,7 +1,7 @@
 """The interface between a neuron and the kernel recursion."""
 
 from abc import abstractmethod
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
@@ -39,12 +39,12 @@ class PairLaw(eqx.Module):
         """Averages for every pair of a row input and a column input with covariance k."""
 
     @abstractmethod
-    def resolve(self, q: Float[Array, "*n"], tolerance: float) -> Self:
+    def resolve(self, q: Float[Array, "*n"], tolerance: float) -> "PairLaw":
         """The same law, made accurate to `tolerance` for all variances in q."""
 
 
 class ExactLaw(PairLaw):
     """A law known in closed form: nothing to resolve."""
 
-    def resolve(self, q: Float[Array, "*n"], tolerance: float) -> Self:
+    def resolve(self, q: Float[Array, "*n"], tolerance: float) -> "PairLaw":
         return self

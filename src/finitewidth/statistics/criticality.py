@@ -5,13 +5,16 @@ between two inputs (and a back-propagated gradient, squared) by $\chi_\perp$. Of
 or grow exponentially; at criticality they approach one and everything is a power of depth.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
+from finitewidth.architecture import Hyperparameter
 from finitewidth.critical_point import (
     CriticalPoint,
     UniversalityClass,
@@ -54,7 +57,7 @@ class Criticality(NamedTuple):
 
 
 def susceptibilities(
-    activation: str | Activation, K: float | Float[Array, "*n"], C_W: float | Float[Array, "*n"]
+    activation: str | Activation | Callable[[Array], Array], K: Hyperparameter, C_W: Hyperparameter
 ) -> Susceptibilities:
     r"""$\chi_\parallel = C_W\,d\langle\sigma^2\rangle/dK$ and $\chi_\perp = C_W\langle\sigma'^2\rangle$.
 
@@ -64,14 +67,19 @@ def susceptibilities(
     >>> [round(float(chi), 6) for chi in fw.susceptibilities("tanh", K=0.1, C_W=1.0)]
     [0.716049, 0.849207]
     """
-    K = jnp.asarray(K, dtype=float)
-    if bool(jnp.any(K <= 0)):
-        raise ValueError(f"K must be positive, got {K}.")
+    K, C_W = (_positive(name, value) for name, value in (("K", K), ("C_W", C_W)))
     response = layer_response(as_activation(activation), K)
     return Susceptibilities(C_W * response.g_prime, C_W * response.h)
 
 
-def criticality(activation: str | Activation) -> Criticality:
+def _positive(name: str, value: Hyperparameter) -> Float[Array, "*n"]:
+    array = jnp.asarray(value, dtype=float)
+    if not isinstance(array, jax.core.Tracer) and not bool(jnp.all((array > 0) & jnp.isfinite(array))):
+        raise ValueError(f"{name} must be finite and positive, got {value}.")
+    return array
+
+
+def criticality(activation: str | Activation | Callable[[Array], Array]) -> Criticality:
     """Critical initialisation, fixed point, universality class and depth exponents.
 
     Examples

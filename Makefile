@@ -1,0 +1,42 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint docs claims bench clean
+
+demo: .venv/.core  ## the main job: how to initialise and train a deep GELU network, and is it true?
+	$(BIN)/finitewidth tune --activation gelu --depth 24 --width 512 --plot demo-tune.png
+	$(BIN)/finitewidth lab run kernel-recursion-width off-criticality-exponential --out demo-lab
+
+test: .venv/.dev lint  ## everything that must hold
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(MAKE) docs
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+docs: .venv/.dev  ## the book, as a static site in site/
+	$(BIN)/python docs/ledger.py --scale quick
+	$(BIN)/mkdocs build --strict --quiet
+
+claims: .venv/.core  ## every claim at full scale: the figures of the book
+	$(BIN)/finitewidth lab run --all --scale full --out docs/lab-full
+
+bench: .venv/.dev
+	$(BIN)/python benchmarks/kernels.py
+
+.venv/.core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	touch $@
+
+.venv/.dev: .venv/.core
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[dev,docs]'
+	touch $@
+
+clean:
+	rm -rf .venv site demo-lab demo-tune.png

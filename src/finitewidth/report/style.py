@@ -1,0 +1,124 @@
+"""One look for every figure: lines are theory, points with error bars are measured."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
+
+Points = np.ndarray | Sequence[float]
+
+PALETTE = ("#1f5f8b", "#d1603d", "#3a8f6a", "#8a5a9e", "#c2932b", "#5d6b77")
+GREY = "#6b7580"
+DPI = 150
+ERROR_BARS = 2.0
+
+_SETTINGS = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "mathtext.fontset": "cm",
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.labelsize": 10.5,
+    "axes.labelcolor": "#222222",
+    "axes.edgecolor": "#8a929a",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": mpl.cycler(color=PALETTE),
+    "grid.color": "#e4e8eb",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#555c63",
+    "ytick.color": "#555c63",
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "figure.titlesize": 12,
+    "figure.titleweight": "bold",
+    "savefig.facecolor": "white",
+}
+
+
+@contextlib.contextmanager
+def house_style() -> Iterator[None]:
+    """Matplotlib settings of all figures, for as long as the block lasts."""
+    with mpl.rc_context(_SETTINGS):
+        yield
+
+
+def panels(title: str, count: int = 1) -> tuple[Figure, list[Axes]]:
+    """A titled figure with panels side by side."""
+    figure = Figure(figsize=(6.4, 4.3) if count == 1 else (5.2 * count, 4.3), layout="constrained")
+    figure.suptitle(title, x=0.02, ha="left")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # pyright: ignore[reportOptionalMemberAccess]
+    axes = figure.subplots(1, count, squeeze=False)
+    return figure, list(axes[0])
+
+
+def theory_line(axes: Axes, x: Points, y: Points, color: str, label: str | None = None, dash: str = "-"):
+    """A predicted curve."""
+    axes.plot(x, y, dash, color=color, lw=1.7, label=label, zorder=2)
+
+
+def measured_points(
+    axes: Axes, x: Points, value: Points, sem: Points, color: str, label: str | None = None
+):
+    """Measured points with error bars of two standard errors."""
+    axes.errorbar(
+        x,
+        value,
+        yerr=ERROR_BARS * np.asarray(sem),
+        fmt="o",
+        ms=4.6,
+        color=color,
+        mfc="white",
+        mew=1.3,
+        elinewidth=1.1,
+        capsize=2,
+        label=label,
+        zorder=3,
+    )
+
+
+def legend(
+    axes: Axes,
+    measured: str = "networks",
+    theory: str = "theory",
+    *,
+    color: str = GREY,
+    point_color: str = GREY,
+    error_bars: bool = True,
+    **options,
+) -> None:
+    """The curves by name, then what lines and points mean."""
+    handles, labels = axes.get_legend_handles_labels()
+    handles += [
+        Line2D([], [], color=color, lw=1.7),
+        Line2D([], [], color=point_color, marker="o", ls="", ms=4.6, mfc="white", mew=1.3),
+    ]
+    labels += [theory, measured + (", ±2 s.e." if error_bars else "")]
+    axes.legend(handles, labels, **options)
+
+
+def plain_ticks(axis: Axis, values: Sequence[float]) -> None:
+    """Label a logarithmic axis with the numbers themselves."""
+    axis.set_major_locator(FixedLocator(list(values)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG; the name appears only once the file is complete."""
+    unfinished = path.with_name(f".{path.name}.part")
+    figure.savefig(unfinished, dpi=DPI, format="png")
+    unfinished.replace(path)

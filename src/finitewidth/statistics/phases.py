@@ -1,0 +1,164 @@
+r"""Which initialisations order a signal, which make it chaotic, and over how many layers.
+
+From any start the variance flows to a fixed point $K^* = C_b + C_W\,g(K^*)$. There
+$\chi_\perp<1$ means that all inputs become alike (ordered), $\chi_\perp>1$ that similar inputs become
+different (chaotic); memory of the input is lost over $\xi = 1/|\log\chi|$ layers.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.interpolate import CubicSpline
+
+from finitewidth.activations import Activation, as_activation
+from finitewidth.critical_point import critical_point, layer_response
+
+_SMALLEST, _LARGEST = 1e-12, 1e8
+_CRITICAL_BAND = 1e-6
+
+
+class PhaseDiagram(NamedTuple):
+    """Fixed points and susceptibilities; every field is (C_b values, C_W values).
+
+    `K_star` is infinite where the variance grows without bound; susceptibilities there are those of
+    very large variances.
+    """
+
+    activation: Activation
+    C_b: Float[np.ndarray, " biases"]
+    C_W: Float[np.ndarray, " weights"]
+    K_star: Float[np.ndarray, "biases weights"]
+    chi_parallel: Float[np.ndarray, "biases weights"]
+    chi_perpendicular: Float[np.ndarray, "biases weights"]
+
+    @property
+    def phase(self) -> np.ndarray:
+        """ "ordered", "critical" or "chaotic" for every pair of C_b and C_W."""
+        excess = self.chi_perpendicular - 1
+        names = np.where(excess < 0, "ordered", "chaotic")
+        return np.where(np.abs(excess) <= _CRITICAL_BAND, "critical", names)
+
+    @property
+    def correlation_length(self) -> Float[np.ndarray, "biases weights"]:
+        """Layers over which the difference of two inputs changes by a factor e."""
+        with np.errstate(divide="ignore"):
+            return 1 / np.abs(np.log(self.chi_perpendicular))
+
+
+class CorrelationLengths(NamedTuple):
+    """Depths over which a change of the variance, and a difference of inputs, survive."""
+
+    parallel: float
+    perpendicular: float
+
+
+def fixed_point(activation: str | Activation, C_b: float, C_W: float, K_start: float = 1.0) -> float:
+    """The variance K* that deep layers approach from `K_start`; infinite when there is none.
+
+    Examples
+    --------
+    >>> import finitewidth as fw
+    >>> round(fw.fixed_point("relu", C_b=0.5, C_W=1.0), 9)      # C_b / (1 - C_W / 2)
+    1.0
+    """
+    _check_variances(C_b, C_W)
+    K = _fixed_points(as_activation(activation), np.array([C_b]), np.array([C_W]), K_start)
+    return float(K[0])
+
+
+def correlation_lengths(activation: str | Activation, C_b: float, C_W: float) -> CorrelationLengths:
+    """Depth scales 1/|log chi| at the fixed point; infinite at criticality."""
+    K_star = fixed_point(activation, C_b, C_W)
+    response = layer_response(as_activation(activation), jnp.asarray(np.clip(K_star, _SMALLEST, _LARGEST)))
+    with np.errstate(divide="ignore"):
+        lengths = 1 / np.abs(np.log(C_W * np.array([float(response.g_prime), float(response.h)])))
+    return CorrelationLengths(*(float(length) for length in lengths))
+
+
+def phase_diagram(
+    activation: str | Activation,
+    C_W: Float[np.ndarray, " weights"] | None = None,
+    C_b: Float[np.ndarray, " biases"] | None = None,
+) -> PhaseDiagram:
+    """Map of fixed points and susceptibilities over the initialisation.
+
+    Parameters
+    ----------
+    activation
+        Name or `Activation`.
+    C_W, C_b
+        Values along the axes; by default a grid around the critical point, or around the variances
+        at which gradients are preserved when there is none.
+
+    Examples
+    --------
+    >>> import numpy as np, finitewidth as fw
+    >>> diagram = fw.phase_diagram("tanh", C_W=np.array([0.5, 3.0]), C_b=np.array([0.0]))
+    >>> diagram.phase[0].tolist()
+    ['ordered', 'chaotic']
+    """
+    activation = as_activation(activation)
+    default_C_b, default_C_W = _default_axes(activation)
+    C_W = default_C_W if C_W is None else np.asarray(C_W, dtype=float)
+    C_b = default_C_b if C_b is None else np.asarray(C_b, dtype=float)
+    if C_W.ndim != 1 or C_b.ndim != 1 or not C_W.size or not C_b.size:
+        raise ValueError(f"C_W and C_b must be one-dimensional grids, got shapes {C_W.shape}, {C_b.shape}.")
+    _check_variances(C_b.min(), C_W.min())
+    biases, weights = np.meshgrid(C_b, C_W, indexing="ij")
+    K_star = _fixed_points(activation, biases, weights, 1.0)
+    response = layer_response(activation, jnp.asarray(np.clip(K_star, _SMALLEST, _LARGEST)))
+    return PhaseDiagram(
+        activation, C_b, C_W, K_star, weights * np.asarray(response.g_prime), weights * np.asarray(response.h)
+    )
+
+
+def _fixed_points(activation: Activation, C_b: np.ndarray, C_W: np.ndarray, K_start: float) -> np.ndarray:
+    """The first zero of the flow C_b + C_W g(K) - K that the variance meets on its way from the start.
+
+    The flow is read off a spline of g, then the zero is polished with Newton's method on g itself.
+    """
+    log_grid = np.linspace(np.log(_SMALLEST), np.log(_LARGEST), 2001)
+    g = CubicSpline(log_grid, np.asarray(layer_response(activation, jnp.exp(log_grid)).g))
+    C_b, C_W = (a[..., None] for a in np.broadcast_arrays(C_b, C_W))
+
+    def flow(log_K: np.ndarray) -> np.ndarray:
+        return C_b + C_W * g(log_K) - np.exp(log_K)
+
+    start = np.searchsorted(log_grid, np.log(K_start))
+    grows = flow(log_grid[start : start + 1]) > 0
+    positive = flow(log_grid) > 0
+    index = np.arange(log_grid.size)
+    above = np.where(~positive & (index >= start), index, log_grid.size - 1).min(axis=-1, keepdims=True)
+    below = np.where(positive & (index <= start), index, 0).max(axis=-1, keepdims=True)
+    low = log_grid[np.where(grows, np.maximum(above - 1, 0), below)]
+    high = log_grid[np.where(grows, above, np.minimum(below + 1, log_grid.size - 1))]
+    for _ in range(50):
+        middle = (low + high) / 2
+        up = flow(middle) > 0
+        low, high = np.where(up, middle, low), np.where(up, high, middle)
+    K, C_b, C_W = np.exp(high)[..., 0], C_b[..., 0], C_W[..., 0]
+    for _ in range(2):
+        response = layer_response(activation, jnp.asarray(K))
+        gain = C_W * np.asarray(response.g_prime)
+        step = (C_b + C_W * np.asarray(response.g) - K) / np.where(gain < 0.999, 1 - gain, np.inf)
+        K = np.where(np.abs(step) < 1e-3 * K, K + step, K)
+    return np.where(K > 0.9 * _LARGEST, np.inf, np.where(K < 1.1 * _SMALLEST, 0.0, K))
+
+
+def _default_axes(activation: Activation) -> tuple[np.ndarray, np.ndarray]:
+    point = critical_point(activation)
+    if point.exists:
+        centre, height = point.C_W, max(2 * point.C_b, 0.3)
+    else:
+        response = layer_response(activation, jnp.asarray(1.0))
+        centre, height = float(1 / response.h) if float(response.h) > 0 else 2.0, 1.0
+    return np.linspace(0.0, height, 61), np.linspace(0.25 * centre, 2.5 * centre, 73)
+
+
+def _check_variances(C_b: float, C_W: float) -> None:
+    if not C_b >= 0:
+        raise ValueError(f"C_b must be zero or positive, got {C_b}.")
+    if not C_W > 0:
+        raise ValueError(f"C_W must be positive, got {C_W}.")

@@ -1,0 +1,227 @@
+"""`tune`: how to initialise and train a network of a given activation, depth and width."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.sparse.linalg import eigsh
+
+from finitewidth.activations import Activation, as_activation
+from finitewidth.architecture import MLP
+from finitewidth.critical_point import critical_point
+from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.kernels import kernels, trajectory
+from finitewidth.tuning.initialisation import Choice, recommended_initialisation
+from finitewidth.tuning.propagation import (
+    Propagation,
+    framework_defaults,
+    propagate,
+    signal_and_gradient,
+)
+from finitewidth.tuning.snippets import jax_snippet, pytorch_snippet
+
+_LARGEST_SPECTRUM = 4000
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """Advice for one network.
+
+    Attributes
+    ----------
+    net
+        The network with the recommended initialisation and learning-rate tensor.
+    reason
+        Why this initialisation.
+    universality_class
+        Of the activation.
+    eta_max
+        Largest stable step of gradient descent on the sum of squares: 2 / lambda_max of the NTK on
+        the data; without data, for one training point.
+    points
+        Number of training points that `eta_max` is for.
+    aspect_ratio
+        Depth over width.
+    verdict
+        What the aspect ratio means.
+    signals
+        Propagation with this and with the frameworks' default initialisations.
+    pytorch, jax
+        Code to paste.
+    """
+
+    net: MLP
+    reason: str
+    universality_class: str
+    eta_max: float
+    points: int
+    aspect_ratio: float
+    verdict: str
+    signals: dict[str, Propagation]
+    pytorch: str
+    jax: str
+
+    def to_dict(self) -> dict:
+        """Plain numbers, lists and strings, ready for JSON."""
+        return {
+            "activation": self.net.activation.name,
+            "depth": self.net.depth,
+            "hidden": list(self.net.hidden),
+            "universality_class": self.universality_class,
+            "C_b": float(self.net.C_b[0]),
+            "C_W": float(self.net.C_W[0]),
+            "reason": self.reason,
+            "lambda_b": [float(v) for v in self.net.lambda_b],
+            "lambda_W": [float(v) for v in self.net.lambda_W],
+            "eta_max": self.eta_max,
+            "points": self.points,
+            "aspect_ratio": self.aspect_ratio,
+            "verdict": self.verdict,
+            "signals": {
+                name: {
+                    "variance": [float(v) for v in p.variance],
+                    "gradient": [float(v) for v in p.gradient],
+                    "correlation": p.correlation,
+                }
+                for name, p in self.signals.items()
+            },
+            "pytorch": self.pytorch,
+            "jax": self.jax,
+        }
+
+
+def tune(
+    activation: str | Activation | Callable[[Array], Array],
+    depth: int,
+    width: int,
+    x: ArrayLike | None = None,
+    *,
+    n_in: int | None = None,
+    n_out: int = 1,
+    C_b: float | None = None,
+    C_W: float | None = None,
+) -> Tuning:
+    """Initialisation, learning rates and largest step for a network, and what its shape implies.
+
+    Parameters
+    ----------
+    activation
+        A name, an `Activation`, or any elementwise function.
+    depth
+        Number of affine layers, at least 1.
+    width
+        Width of every hidden layer.
+    x
+        Training inputs (points, features). Without them the inputs are taken to have mean square
+        one, as after standardisation, and `n_in` features (the width by default).
+    n_in, n_out
+        Numbers of inputs (when there is no `x`) and outputs.
+    C_b, C_W
+        Your own initialisation instead of the recommended one.
+
+    Examples
+    --------
+    >>> import finitewidth as fw
+    >>> advice = fw.tune("relu", depth=5, width=256)
+    >>> float(advice.net.C_W[0]), advice.aspect_ratio < 0.02
+    (2.0, True)
+    """
+    activation = as_activation(activation)
+    _check_size("depth", depth)
+    _check_size("width", width)
+    point = critical_point(activation)
+    if C_b is None and C_W is None:
+        choice = recommended_initialisation(activation)
+    elif C_b is None or C_W is None:
+        raise ValueError("pass both C_b and C_W, or neither.")
+    else:
+        choice = Choice(C_b, C_W, "as given")
+    hidden = (int(width),) * (int(depth) - 1)
+    net = MLP(hidden, activation, choice.C_b, choice.C_W, n_out=n_out)
+    if x is None:
+        inputs = jnp.ones((1, 1))
+        n_in = n_in or int(width)
+    else:
+        inputs = as_inputs("x", x, net).astype(float)
+        n_in = inputs.shape[1]
+    widths = (n_in, *hidden, n_out)
+    net = equal_layer_rates(net, inputs)
+    eta_max = 2 / largest_eigenvalue(net, inputs)
+    signals = {"recommended": propagate(net, inputs)}
+    for name, (default_b, default_W) in framework_defaults(widths).items():
+        signals[name] = propagate(MLP(hidden, activation, default_b, default_W), inputs)
+    comment = (
+        f"half the largest stable step for 0.5 * sum((model(x) - y)**2) over {len(inputs)} points"
+        if x is not None
+        else "half the largest stable step for one point: divide by the number of training points"
+    )
+    code = (
+        activation.name, widths, choice.C_b, choice.C_W,
+        np.asarray(net.lambda_b), np.asarray(net.lambda_W), eta_max / 2, comment,
+    )  # fmt: skip
+    return Tuning(
+        net=net,
+        reason=choice.reason,
+        universality_class=point.universality_class,
+        eta_max=eta_max,
+        points=len(inputs),
+        aspect_ratio=depth / width,
+        verdict=aspect_ratio_verdict(depth, width),
+        signals=signals,
+        pytorch=pytorch_snippet(*code),
+        jax=jax_snippet(*code),
+    )
+
+
+def equal_layer_rates(net: MLP, x: Float[Array, "n d"]) -> MLP:
+    r"""The same network with learning rates that let every layer contribute equally to the NTK.
+
+    Layer l adds $(\lambda_b + \lambda_W\,v_{\ell-1})\prod_{\ell'>\ell}\chi_\perp$ to the NTK of an input,
+    v being the mean square of what enters the layer. Biases and weights of each of the L layers
+    get 1/(2L) each, so the mean NTK diagonal is one.
+    """
+    _, gradient = signal_and_gradient(net, x)
+    square = jnp.sum(x**2, axis=1)[None] / x.shape[1]
+    K = trajectory(net, x).nngp
+    entering = jnp.concatenate([square, (K[1:] - net.C_b[1:, None]) / net.C_W[1:, None]])
+    share = 1 / (2 * net.depth)
+    return MLP(
+        net.hidden,
+        net.activation,
+        net.C_b,
+        net.C_W,
+        lambda_b=share / gradient.mean(axis=1),
+        lambda_W=share / (gradient * entering).mean(axis=1),
+        n_out=net.n_out,
+    )
+
+
+def largest_eigenvalue(net: MLP, x: Float[Array, "n d"]) -> float:
+    """Largest NTK eigenvalue on x; beyond 4,000 points estimated from an evenly spaced subset."""
+    n = len(x)
+    subset = x if n <= _LARGEST_SPECTRUM else x[:: -(-n // _LARGEST_SPECTRUM)]
+    ntk = np.asarray(kernels(net, subset, tolerance=1e-6).ntk)
+    if len(ntk) < 3:
+        top = float(np.linalg.eigvalsh(ntk)[-1])
+    else:
+        top = float(eigsh(ntk, k=1, return_eigenvectors=False, v0=np.ones(len(ntk)))[0])
+    return top * n / len(subset)
+
+
+def aspect_ratio_verdict(depth: int, width: int) -> str:
+    """What depth over width says about the distance from infinite width."""
+    ratio = depth / width
+    if ratio < 0.005:
+        return "practically infinitely wide: kernel theory is accurate, features hardly move."
+    if ratio < 0.1:
+        return "wide: kernel theory leads, finite-width corrections of relative size L/n are visible."
+    if ratio < 0.5:
+        return "balanced: corrections of order L/n are large enough to matter and small enough to control."
+    return "too deep for its width: fluctuations between initialisations are of order one; widen it."
+
+
+def _check_size(name: str, value: int) -> None:
+    if int(value) != value or value < 1:
+        raise ValueError(f"{name} must be a positive whole number, got {value}.")
