@@ -23,7 +23,7 @@ from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_u
 from finitewidth.networks.linear_descent import linear_descent
 from finitewidth.networks.members import map_members
 from finitewidth.networks.models import Inputs, as_points
-from finitewidth.networks.training import State, Task, as_task, trajectory
+from finitewidth.networks.training import DivergenceError, State, Task, as_task, trajectory
 from finitewidth.weights import Draw
 
 
@@ -89,15 +89,16 @@ class Pair(eqx.Module):
         draw_key, batch_key = jax.random.split(key)
         drawn = self.net.init(draw_key, self.task.x.shape[1], weights=self.weights, dtype=self.task.x.dtype)
         signs = (drawn, flip_last_layer(drawn))
-        linear = jnp.stack([linear_descent(self.task, p, self.x_test, self.steps) for p in signs])
+        descents = [linear_descent(self.task, params, self.x_test, self.steps) for params in signs]
+        linear = {"linear": jnp.stack([d.outputs for d in descents]), "lambda_max": descents[0].lambda_max}
         if not self.trained:
-            return {"linear": linear}
+            return linear
         outputs = []
         for params in signs:
             state = State(params, self.task.optimizer.init(params), jnp.zeros((), int))
             state, _, _ = trajectory(self.task, {}, state, batch_key, 1, self.steps)
             outputs.append(self.task.model(state.params, self.x_test))
-        return {"linear": linear, "outputs": jnp.stack(outputs)}
+        return {**linear, "outputs": jnp.stack(outputs)}
 
 
 def paired_ensemble(
@@ -170,6 +171,7 @@ def paired_ensemble(
         memory_limit=memory_limit,
         progress=progress,
     )
+    _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]))
     outputs, linear = pairs["outputs"], pairs["linear"]
     nonlinear = _estimate((outputs - linear).mean(axis=1))
     linear_mean = _estimate(alone["linear"].mean(axis=1))
@@ -182,6 +184,15 @@ def paired_ensemble(
         ),
         settings={"size": size, "linear_size": linear_size, **settings},
     )
+
+
+def _refuse_unstable(learning_rate: float, lambda_max: Float[np.ndarray, " draws"]) -> None:
+    unstable = learning_rate * lambda_max >= 2
+    if unstable.any():
+        raise DivergenceError(
+            f"learning_rate={learning_rate:.4g} is above 2/lambda_max for {int(unstable.sum())} of "
+            f"{len(lambda_max)} draws, whose linearised networks diverge; use at most {2 / lambda_max.max():.4g}."
+        )
 
 
 def _estimate(samples: Float[np.ndarray, "draws test out"]) -> Estimate:

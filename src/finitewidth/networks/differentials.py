@@ -24,7 +24,7 @@ from finitewidth.architecture import MLP
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, rate_tree
 from finitewidth.networks.tangent_kernel import Side, cross_kernel
 
-Vectors = Sequence[Float[Array, "n out"]]
+Vectors = Sequence[Array]
 
 
 class DDNTK(NamedTuple):

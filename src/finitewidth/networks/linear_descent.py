@@ -5,6 +5,8 @@ With the tangent kernel of the start, residual $e(0) = z_{train}(0) - y$ and squ
 $$z_{test}(T) = z_{test}(0) - H_{test,train}\,\frac{1 - (1-\eta H_{train})^T}{H_{train}}\,e(0).$$
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
@@ -12,7 +14,14 @@ from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import Task
 
 
-def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> Float[Array, "test out"]:
+class LinearDescent(NamedTuple):
+    """Outputs after training, and the largest eigenvalue of the kernel: beyond 2/eta nothing converges."""
+
+    outputs: Float[Array, "test out"]
+    lambda_max: Float[Array, ""]
+
+
+def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> LinearDescent:
     """Outputs of the network linearised at params, after `steps` full-batch steps on squared error."""
     residual = task.model(params, task.x) - task.y
     rates, eta = task.optimizer.rates, task.optimizer.eta
@@ -23,7 +32,7 @@ def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> Flo
     learned = jnp.where(eigenvalues > 0, (1 - (1 - eta * safe) ** steps) / safe, eta * steps)
     change = onto_test @ (vectors @ (learned * (vectors.T @ residual.T.reshape(-1))))
     start = task.model(params, x_test)
-    return start - change.reshape(start.shape[::-1]).T
+    return LinearDescent(start - change.reshape(start.shape[::-1]).T, eigenvalues[-1])
 
 
 def _flat(kernel: Float[Array, "out out n1 n2"]) -> Float[Array, "rows columns"]:

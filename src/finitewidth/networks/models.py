@@ -90,6 +90,6 @@ def as_points(name: str, x: Inputs) -> Array:
         x = x.astype(float)
     if x.ndim < 2 or 0 in x.shape:
         raise ValueError(f"{name} must have shape (points, features) with at least one of each, got {x.shape}.")
-    if not isinstance(x, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(x))):
+    if not isinstance(x, jax.core.Tracer) and not np.isfinite(np.asarray(x)).all():
         raise ValueError(f"{name} holds NaN or infinite values.")
     return x

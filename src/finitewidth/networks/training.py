@@ -236,7 +236,8 @@ def refuse_divergence(task: Task, params: PyTree, losses: Float[np.ndarray, " st
     losses = np.asarray(losses)
     outputs = jax.eval_shape(task.model, params, task.x)
     reference = max(losses[0], float(task.loss.value(jnp.zeros(outputs.shape, outputs.dtype), task.y)))
-    runaway = ~(losses <= _RUNAWAY * reference)
+    limit = _RUNAWAY * reference if reference > 0 else np.finfo(losses.dtype).max
+    runaway = ~(losses <= limit)
     if not runaway.any():
         return
     step = int(np.argmax(runaway))
