@@ -4,6 +4,7 @@ import typer
 
 from finitewidth.cli.console import fail
 from finitewidth.cli.kernel import kernel
+from finitewidth.cli.train_ensemble import train_ensemble
 from finitewidth.cli.tune import tune
 
 app = typer.Typer(
@@ -15,6 +16,7 @@ app = typer.Typer(
 )
 app.command()(tune)
 app.command()(kernel)
+app.command("train-ensemble")(train_ensemble)
 
 
 def main() -> None:

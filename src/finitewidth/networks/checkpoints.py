@@ -60,7 +60,7 @@ class Directory:
 
 def _load(file: Path) -> Results:
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             return dict(stored)
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise ValueError(f"{file} is damaged ({error}): delete it and run again.") from None

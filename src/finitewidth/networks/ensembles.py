@@ -177,8 +177,8 @@ def train_ensemble(
     net.check(sample, x_test)
     task, _ = as_task(net, sample, x, y, learning_rate, optimizer, loss, batch_size, key, None)
     every = check_lengths(steps, record_every)
-    observables = as_observables(record, task.model, task.loss, task.optimizer.rates, task.x, task.y)
-    observables |= as_observables(["loss"], task.model, task.loss, task.optimizer.rates, task.x, task.y)
+    observables = as_observables(record, task.model, task.loss, None, task.x, task.y)
+    observables |= as_observables(["loss"], task.model, task.loss, None, task.x, task.y)
     member = Trained(net, task, observables, x_test, steps, every, weights)
     settings = {
         **describe(net, key, task, x_test, optimizer, learning_rate, weights),

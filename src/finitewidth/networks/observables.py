@@ -38,10 +38,10 @@ class Outputs(eqx.Module):
 
 
 class TangentKernel(eqx.Module):
-    """The empirical NTK at given inputs."""
+    """The empirical NTK at given inputs; without rates, that of the network's own."""
 
     model: Model
-    rates: PyTree
+    rates: PyTree | None
     x: Array
 
     def __call__(self, params: PyTree) -> Float[Array, "out out n n"]:
@@ -73,7 +73,7 @@ def _dot(a: PyTree, b: PyTree) -> Array:
 
 
 def as_observables(
-    record: Record, model: Model, loss: Loss, rates: PyTree, x: Array, y: Array
+    record: Record, model: Model, loss: Loss, rates: PyTree | None, x: Array, y: Array
 ) -> dict[str, Observable]:
     """Named observables: "loss", "outputs" and "ntk" on the training set, or functions of params."""
     if isinstance(record, str):

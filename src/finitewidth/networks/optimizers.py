@@ -55,6 +55,7 @@ def _muon() -> optax.GradientTransformation:
 class Optimizer(NamedTuple):
     """Steps -eta * rate * direction, leaf by leaf; `eta` is the global step, `rates` the tensor."""
 
+    name: str
     directions: optax.GradientTransformation
     rates: PyTree
     eta: Array | Schedule
@@ -85,7 +86,7 @@ def as_optimizer(
 ) -> Optimizer:
     """An `Optimizer` from a name with a learning rate, or from an Optax transformation with its own."""
     if isinstance(optimizer, str):
-        method = _named(optimizer)
+        name, method = optimizer, _named(optimizer)
         if learning_rate is None:
             raise ValueError(f"optimizer {optimizer!r} needs a learning_rate.")
         eta = learning_rate if callable(learning_rate) else jnp.asarray(_positive(learning_rate))
@@ -93,14 +94,14 @@ def as_optimizer(
         if learning_rate is not None:
             raise ValueError("an Optax transformation brings its own learning rate: leave learning_rate out.")
         # Optax returns what is to be added to the parameters.
-        method, eta = Method(optimizer, "gradient"), jnp.asarray(-1.0)
+        name, method, eta = "optax", Method(optimizer, "gradient"), jnp.asarray(-1.0)
     else:
         raise TypeError(f"optimizer must be a name or an Optax transformation, got {optimizer!r}.")
     if isinstance(rates, str):
         if rates not in GEOMETRIES:
             raise ValueError(f"unknown rates {rates!r}. Known: {', '.join(GEOMETRIES)}; or a tree of numbers.")
-        return Optimizer(method.directions, rate_tree(model, params, None, rates), eta)
-    return Optimizer(method.directions, rate_tree(model, params, rates, method.geometry), eta)
+        return Optimizer(name, method.directions, rate_tree(model, params, None, rates), eta)
+    return Optimizer(name, method.directions, rate_tree(model, params, rates, method.geometry), eta)
 
 
 def _positive(learning_rate: float) -> float:

@@ -20,6 +20,7 @@ from finitewidth.networks.tangent_kernel import empirical_ntk
 
 _STEPS_BETWEEN_CHECKS = 1000
 _RUNAWAY = 1e6
+_MOST_POINTS_FOR_LIMIT = 500
 
 
 class DivergenceError(ValueError):
@@ -101,8 +102,8 @@ def train(
     key
         Needed for mini-batches only.
     rates
-        Learning-rate tensor: one number or a tree. By default that of the network's parametrisation for
-        the optimiser's geometry.
+        Learning-rate tensor: one number, a tree, or the geometry ("gradient", "entrywise", "spectral") for
+        which the network's parametrisation provides it; by default the optimiser's own.
     record, record_every
         Observables and the number of steps between two records (a hundredth of the run by default):
         names out of "loss", "outputs", "ntk", or a mapping from names to functions of params.
@@ -122,7 +123,9 @@ def train(
     True
     """
     task, key = as_task(apply_or_net, params, x, y, learning_rate, optimizer, loss, batch_size, key, rates)
-    observables = as_observables(record, task.model, task.loss, task.optimizer.rates, task.x, task.y)
+    observables = as_observables(
+        record, task.model, task.loss, None if isinstance(rates, str) else rates, task.x, task.y
+    )
     every = check_lengths(steps, record_every)
     state = State(params, task.optimizer.init(params), jnp.zeros((), int))
     losses, seen = [], [_observe(observables, params)]
@@ -250,10 +253,10 @@ def refuse_divergence(task: Task, params: PyTree, losses: Float[np.ndarray, " st
 
 
 def _stability_limit(task: Task, params: PyTree) -> str:
-    """For squared error, where the kernel of the start says gradient descent becomes unstable."""
-    if task.loss.name != "mse" or len(task.x) > 500 :
+    """For gradient descent on squared error, the limit that the kernel of the start sets."""
+    if task.loss.name != "mse" or task.optimizer.name != "sgd" or len(task.x) > _MOST_POINTS_FOR_LIMIT:
         return ""
     kernel = np.asarray(empirical_ntk(task.model, params, task.x, rates=task.optimizer.rates))
     n_out, n = kernel.shape[0], kernel.shape[2]
     largest = np.linalg.eigvalsh(kernel.transpose(0, 2, 1, 3).reshape(n_out * n, n_out * n))[-1]
-    return f" (gradient descent is stable below 2/lambda_max = {2 / largest:.4g} at the start)"
+    return f" (the kernel of the start is stable below 2/lambda_max = {2 / largest:.4g})"
