@@ -48,13 +48,13 @@ def draw_depth(axes: Axes, key: jax.Array) -> None:
     width, hidden, draws = 512, 24, 24
     shown = np.array([1, 2, 3, 4, 6, 9, 13, 18, 24])
     x = np.ones((1, 8))
-    for name, color in COLORS.items():
+    for i, (name, color) in enumerate(COLORS.items()):
         net = fw.MLP((width,) * hidden, name)
         inputs = np.sqrt(2) * x if name == "relu" else x
         style.theory_line(
             axes, np.arange(1, hidden + 1), np.asarray(fw.trajectory(net, inputs).nngp[:-1, 0]), color, name
         )
-        samples = variances(net, inputs, jax.random.fold_in(key, len(name)), draws)[:, shown - 1]
+        samples = variances(net, inputs, jax.random.fold_in(key, i), draws)[:, shown - 1]
         style.measured_points(
             axes, shown, samples.mean(axis=0), samples.std(axis=0, ddof=1) / np.sqrt(draws), color
         )

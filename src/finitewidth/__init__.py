@@ -9,7 +9,6 @@ jax.config.update("jax_enable_x64", True)
 
 from finitewidth.activations import ACTIVATION_NAMES, Activation
 from finitewidth.architecture import MLP
-
 from finitewidth.networks.control_variates import paired_ensemble
 from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
 from finitewidth.networks.ensembles import Ensemble, train_ensemble

@@ -26,7 +26,9 @@ class DataSet(NamedTuple):
 def built_in(name: str) -> DataSet:
     """One of scikit-learn's data sets, inputs of mean 0 and variance 1, regression labels likewise."""
     if name not in BUILT_IN:
-        raise ValueError(f"unknown data set {name!r}. Built in: {', '.join(BUILT_IN)}; or a .csv or .npy file.")
+        raise ValueError(
+            f"unknown data set {name!r}. Built in: {', '.join(BUILT_IN)}; or a .csv or .npy file."
+        )
     bunch = getattr(datasets, f"load_{name}")()
     x = _standardised(np.asarray(bunch.data, float))
     if name in _CLASSES:
@@ -38,7 +40,8 @@ def from_table(name: str, table: Float[np.ndarray, "points columns"]) -> DataSet
     """Features in all columns but the last, which holds the label."""
     if table.ndim != 2 or table.shape[1] < 2 or len(table) == 0:
         raise ValueError(
-            f"{name} must be a table with at least one feature column and the label in the last, got {table.shape}."
+            f"{name} must be a table, features in all columns but the last, the label there; "
+            f"it has shape {table.shape}."
         )
     if not np.isfinite(table).all():
         row = int(np.argmin(np.isfinite(table).all(axis=1)))

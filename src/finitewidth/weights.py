@@ -48,7 +48,8 @@ def draw_weight(
     if isinstance(weights, str):
         if weights not in DRAWS:
             raise ValueError(
-                f"unknown weights {weights!r}. Known: {', '.join(DRAWS)}; or a function of (key, shape, dtype)."
+                f"unknown weights {weights!r}. Known: {', '.join(DRAWS)}; "
+                "or a function of (key, shape, dtype)."
             )
         return DRAWS[weights](key, shape, dtype)
     drawn = jnp.asarray(weights(key, shape, dtype), dtype)

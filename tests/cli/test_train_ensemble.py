@@ -24,7 +24,18 @@ def test_the_result_can_be_made_again_from_its_settings(command, tmp_path):
     rows = np.random.default_rng(0).normal(size=(12, 3))
     np.savetxt(tmp_path / "table.csv", rows, delimiter=",")
     np.save(tmp_path / "table.npy", rows)
-    arguments = ("--hidden", "5", "--activation", "gelu", "--size", "3", "--steps", "15", "--optimizer", "adam")
+    arguments = (
+        "--hidden",
+        "5",
+        "--activation",
+        "gelu",
+        "--size",
+        "3",
+        "--steps",
+        "15",
+        "--optimizer",
+        "adam",
+    )
     for data in ("table.csv", "table.npy"):
         result = command(
             "train-ensemble", data, "--out", f"{data}.npz", *arguments, "--learning-rate", "0.02", "--quiet"
@@ -50,7 +61,9 @@ def test_a_directory_is_continued_and_protected(command):
     first = command("train-ensemble", "diabetes", "--out", "a.npz", "--directory", "kept", *FEW)
     second = command("train-ensemble", "diabetes", "--out", "b.npz", "--directory", "kept", *FEW)
     assert first.code == second.code == 0
-    other = command("train-ensemble", "diabetes", "--out", "c.npz", "--directory", "kept", *FEW, "--steps", "21")
+    other = command(
+        "train-ensemble", "diabetes", "--out", "c.npz", "--directory", "kept", *FEW, "--steps", "21"
+    )
     assert other.code == 2
     assert "its steps is 20, this one's is 21" in " ".join(other.err.split())
 

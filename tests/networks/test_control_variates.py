@@ -65,5 +65,5 @@ def test_variances_fall(paired):
 
 
 def test_an_unstable_linear_partner_is_refused():
-    with pytest.raises(ValueError, match="learning_rate=2 is above 2/lambda_max for .* use at most 0"):
+    with pytest.raises(ValueError, match=r"learning_rate=2 is above 2/lambda_max for .* use at most 0"):
         fw.paired_ensemble(NET, jax.random.key(0), 4, X, Y, steps=3, learning_rate=2.0, linear_size=4)

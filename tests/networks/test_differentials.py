@@ -4,16 +4,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from brute_force import flatten, hessian, jacobian, third
 
 import finitewidth as fw
-from brute_force import flatten, hessian, jacobian, third
 from tolerances import DIFFERENCES, assert_close
 
 
 @pytest.fixture(scope="module")
 def net():
     return fw.MLP(
-        hidden=(4, 3), activation="tanh", C_b=0.2, C_W=1.3, lambda_b=[0.3, 0.5, 0.7], lambda_W=[1.0, 2.0, 0.5], n_out=2
+        hidden=(4, 3),
+        activation="tanh",
+        C_b=0.2,
+        C_W=1.3,
+        lambda_b=[0.3, 0.5, 0.7],
+        lambda_W=[1.0, 2.0, 0.5],
+        n_out=2,
     )
 
 
@@ -50,12 +56,19 @@ def test_dntk_and_its_contractions(net, params, points, vectors, dense):
     x, u = points[:3], vectors
     assert_close(fw.empirical_dntk(net, params, *x), dH)
     assert_close(fw.empirical_dntk(net, params, *x, vectors=u[2:3]), jnp.einsum("ijkabc,ck->ijab", dH, u[2]))
-    assert_close(fw.empirical_dntk(net, params, *x, vectors=u[1:3]), jnp.einsum("ijkabc,bj,ck->ia", dH, u[1], u[2]))
+    assert_close(
+        fw.empirical_dntk(net, params, *x, vectors=u[1:3]), jnp.einsum("ijkabc,bj,ck->ia", dH, u[1], u[2])
+    )
 
 
 def test_ddntk_and_its_contractions(net, params, points, vectors, dense):
     u = vectors
-    terms = {0: "ijklabcd->ijklabcd", 1: "ijklabcd,dl->ijkabc", 2: "ijklabcd,ck,dl->ijab", 3: "ijklabcd,bj,ck,dl->ia"}
+    terms = {
+        0: "ijklabcd->ijklabcd",
+        1: "ijklabcd,dl->ijkabc",
+        2: "ijklabcd,ck,dl->ijab",
+        3: "ijklabcd,bj,ck,dl->ia",
+    }
     for count, contraction in terms.items():
         chosen = u[4 - count :]
         found = fw.empirical_ddntk(net, params, *points, vectors=chosen)
@@ -66,7 +79,8 @@ def test_ddntk_and_its_contractions(net, params, points, vectors, dense):
 def test_any_function_has_the_same_differentials_as_the_layer_products(net, params, points, vectors):
     rates = net.learning_rates(3)
     assert_close(
-        fw.empirical_dntk(net.apply, params, *points[:3], rates=rates), fw.empirical_dntk(net, params, *points[:3])
+        fw.empirical_dntk(net.apply, params, *points[:3], rates=rates),
+        fw.empirical_dntk(net, params, *points[:3]),
     )
     chosen = vectors[2:]
     a = fw.empirical_ddntk(net.apply, params, *points, vectors=chosen, rates=rates)
@@ -95,7 +109,7 @@ def moved_kernel(net, params, x, residual, eta):
 def test_differences_of_the_ntk_along_a_gradient_step(net, params, points, vectors):
     """dH/d eta = -(dH_12a + dH_21a) e_a and d2H/d eta2 = (I_12ab + I_21ab + 2 J_12ab) e_a e_b at eta = 0."""
     x, e = points[1], vectors[1]
-    mirror = lambda t: t.transpose(1, 0, 3, 2)  # noqa: E731
+    mirror = lambda t: t.transpose(1, 0, 3, 2)
     h = 1e-3
     at = {k: moved_kernel(net, params, x, e, k * h) for k in (-2, -1, 0, 1, 2)}
     slope = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * h)

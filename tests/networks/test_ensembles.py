@@ -78,7 +78,9 @@ def test_mini_batches_and_records(whole):
 
 def test_a_second_run_reads_what_the_first_left(whole, tmp_path, monkeypatch):
     arguments = (NET, jax.random.key(0))
-    first = fw.train_ensemble(*arguments, 64, X, Y, X_TEST, directory=tmp_path, checkpoint_every=32, **SETTINGS)
+    first = fw.train_ensemble(
+        *arguments, 64, X, Y, X_TEST, directory=tmp_path, checkpoint_every=32, **SETTINGS
+    )
     assert np.array_equal(first.outputs, whole.outputs[:64])
     computed = []
     block = members._block
@@ -105,7 +107,9 @@ def test_a_directory_of_another_ensemble_is_refused(tmp_path):
         )
 
     run()
-    with pytest.raises(ValueError, match="its learning_rate is 0.1, this one's is 0.2. Choose another directory"):
+    with pytest.raises(
+        ValueError, match=r"its learning_rate is 0.1, this one's is 0.2. Choose another directory"
+    ):
         run(learning_rate=0.2)
     with pytest.raises(ValueError, match="its optimizer is 'sgd', this one's is 'adam'"):
         run(optimizer="adam")

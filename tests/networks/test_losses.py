@@ -16,7 +16,9 @@ def test_values_against_other_libraries():
     probabilities = scipy.special.softmax(Z, axis=1)
     expected = log_loss([2, 0], probabilities, labels=[0, 1, 2], normalize=False)
     assert_close(LOSSES["cross_entropy"].value(jnp.asarray(Z), jnp.array([2, 0])), expected)
-    assert_close(LOSSES["logistic"].value(jnp.asarray(Z), SIGNS), -np.log(scipy.special.expit(SIGNS * Z)).sum())
+    assert_close(
+        LOSSES["logistic"].value(jnp.asarray(Z), SIGNS), -np.log(scipy.special.expit(SIGNS * Z)).sum()
+    )
     assert_close(LOSSES["exponential"].value(jnp.asarray(Z), SIGNS), np.exp(-SIGNS * Z).sum())
 
 
@@ -44,5 +46,7 @@ def test_labels_of_another_kind_are_refused():
 
 
 def test_an_unknown_loss_lists_the_known():
-    with pytest.raises(ValueError, match="unknown loss 'hinge'. Known: mse, cross_entropy, logistic, exponential"):
+    with pytest.raises(
+        ValueError, match=r"unknown loss 'hinge'. Known: mse, cross_entropy, logistic, exponential"
+    ):
         as_loss("hinge")

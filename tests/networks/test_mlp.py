@@ -48,7 +48,7 @@ def test_orthogonal_weights_are_a_multiple_of_an_isometry(shape):
 
 def test_any_function_can_draw_the_weights(key):
     net = fw.MLP(hidden=(4,), activation="relu", C_b=0.0, C_W=2.0)
-    signs = lambda key, shape, dtype: jax.random.rademacher(key, shape, dtype)  # noqa: E731
+    signs = lambda key, shape, dtype: jax.random.rademacher(key, shape, dtype)
     weight = net.init(key, 8, weights=signs)[0].weight
     assert_close(jnp.abs(weight), np.full((4, 8), 0.5))
 
@@ -75,7 +75,9 @@ def test_parameters_of_another_network_are_refused(net, params, inputs):
     x = inputs[0]
     with pytest.raises(ValueError, match="params has 2 entries; this network has 3 affine layers"):
         net.apply(params[:2], x)
-    with pytest.raises(ValueError, match=r"params\[0\].weight has shape \(4, 3\); .* with 2 inputs needs \(4, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"params\[0\].weight has shape \(4, 3\); .* with 2 inputs needs \(4, 2\)"
+    ):
         net.apply(params, x[:, :2])
     wrong = (params[0], Affine(params[1].weight.T, params[1].bias), params[2])
     with pytest.raises(ValueError, match=r"params\[1\].weight has shape \(4, 5\)"):
@@ -85,7 +87,7 @@ def test_parameters_of_another_network_are_refused(net, params, inputs):
 
 
 def test_unknown_weights_and_wrong_shapes_are_refused(net, key):
-    with pytest.raises(ValueError, match="unknown weights 'xavier'. Known: gaussian, uniform"):
+    with pytest.raises(ValueError, match=r"unknown weights 'xavier'. Known: gaussian, uniform"):
         net.init(key, 3, weights="xavier")
     with pytest.raises(ValueError, match=r"weights returned shape \(4,\) where \(4, 3\) was asked"):
         net.init(key, 3, weights=lambda key, shape, dtype: jnp.ones(shape[0], dtype))

@@ -25,9 +25,7 @@ def multiplied(net, multipliers, params, x):
 
 def with_multipliers(net, params, multipliers, transformation, steps):
     """Outputs after training the multiplied network with one common learning rate."""
-    w = tuple(
-        layer._replace(weight=layer.weight / m) for m, layer in zip(multipliers, params, strict=True)
-    )
+    w = tuple(layer._replace(weight=layer.weight / m) for m, layer in zip(multipliers, params, strict=True))
     memory = transformation.init(w)
 
     def loss(w):
@@ -86,8 +84,10 @@ def test_maximal_update_at_its_base_width_is_standard(geometry, key):
     settings = {"hidden": (32, 32), "activation": "relu"}
     standard = fw.MLP(**settings, parametrisation="standard")
     mup = fw.MLP(**settings, parametrisation="mup:32")
-    for a, b in ((standard.learning_rates(5, geometry), mup.learning_rates(5, geometry)),
-                 (standard.init(key, 5), mup.init(key, 5))):
+    for a, b in (
+        (standard.learning_rates(5, geometry), mup.learning_rates(5, geometry)),
+        (standard.init(key, 5), mup.init(key, 5)),
+    ):
         for left, right in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
             assert_close(left, right)
 
@@ -155,7 +155,9 @@ def test_width_exponents_of_the_standard_parametrisation():
     assert abs(slope.kernel - 1) < SLOPE
 
 
-@pytest.mark.parametrize(("parametrisation", "expected"), [("ntk", 0.0), ("mup:64", -0.5), ("mean-field", -0.5)])
+@pytest.mark.parametrize(
+    ("parametrisation", "expected"), [("ntk", 0.0), ("mup:64", -0.5), ("mean-field", -0.5)]
+)
 def test_width_exponent_of_the_initial_outputs(parametrisation, expected):
     """The variance over 512 networks, its root exact to 3 per cent, with two hidden layers."""
     spread = []
@@ -174,5 +176,7 @@ def test_a_linear_model_has_nothing_that_scales(parametrisation, key):
 
 
 def test_unknown_parametrisation_lists_the_known():
-    with pytest.raises(ValueError, match="unknown parametrisation 'mupp'. Known: ntk, standard, mean-field, mup"):
+    with pytest.raises(
+        ValueError, match=r"unknown parametrisation 'mupp'. Known: ntk, standard, mean-field, mup"
+    ):
         fw.MLP(hidden=(4,), parametrisation="mupp")

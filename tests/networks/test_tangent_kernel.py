@@ -4,9 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from brute_force import flatten, jacobian
 
 import finitewidth as fw
-from brute_force import flatten, jacobian
+from finitewidth.networks import tangent_kernel
+from finitewidth.networks.jacobians import bytes_per_point
+from finitewidth.networks.jacobians import jacobian as jacobian_of
+from finitewidth.networks.models import as_model
 from tolerances import assert_close
 
 
@@ -24,7 +28,9 @@ def test_layer_grams_are_products_of_jacobians(activation, parametrisation, inpu
     )  # fmt: skip
     params = net.init(jax.random.key(0), 3)
     assert_close(
-        fw.empirical_ntk(net, params, inputs[2], inputs[1]), brute_force_kernel(net, params, *inputs[2:0:-1]), 1e-12
+        fw.empirical_ntk(net, params, inputs[2], inputs[1]),
+        brute_force_kernel(net, params, *inputs[2:0:-1]),
+        1e-12,
     )
     assert_close(
         fw.empirical_ntk(net, params, inputs[2]), brute_force_kernel(net, params, inputs[2], inputs[2]), 1e-12
@@ -42,25 +48,30 @@ def test_blocked_jacobians_agree_with_layer_grams_at_any_memory_limit(net, param
     expected = fw.empirical_ntk(net, params, inputs[2], inputs[1])
     for limit in (2**30, 9000, 4000):
         assert_close(
-            fw.empirical_ntk(net.apply, params, inputs[2], inputs[1], rates=rates, memory_limit=limit), expected
+            fw.empirical_ntk(net.apply, params, inputs[2], inputs[1], rates=rates, memory_limit=limit),
+            expected,
         )
         assert_close(fw.empirical_ntk(net, params, inputs[2], inputs[1], memory_limit=limit), expected)
     symmetric = fw.empirical_ntk(net, params, inputs[2])
     assert_close(fw.empirical_ntk(net, params, inputs[2], memory_limit=900), symmetric)
 
 
-def test_a_memory_limit_holds_the_gradients_that_it_promises(net, params):
-    """The Jacobian of all points would be 50 times the limit: the peak of the compiled pieces stays below it."""
-    from finitewidth.networks import tangent_kernel
-    from finitewidth.networks.models import as_model
-
-    x = jnp.ones((400, 3))
-    limit = 8 * 2 * 2 * 51 * 8
-    side = tangent_kernel.Side(params, x)
-    held = tangent_kernel._points_held(as_model(net.apply), False, side, limit)
+def test_blocks_of_points_cover_all_points_within_the_limit(net, params):
+    side = tangent_kernel.Side(params, jnp.arange(1200.0).reshape(400, 3))
+    model = as_model(net.apply)
+    limit = 9 * bytes_per_point(model, params, side.x)
+    held = tangent_kernel._points_held(model, False, side, limit)
     pieces = tangent_kernel._split(side, held)
-    assert max(len(piece.x) for piece in pieces) <= held < 10
-    assert sum(len(piece.x) for piece in pieces) == 400
+    assert held == 9
+    assert max(len(piece.x) for piece in pieces) <= held
+    assert_close(jnp.concatenate([piece.x for piece in pieces]), side.x, 0.0)
+
+
+def test_memory_of_a_block_is_what_the_compiler_needs(net, params):
+    """Ten points: outputs and temporaries of the compiled Jacobian stay within ten points' share."""
+    model, x = as_model(net.apply), jnp.ones((10, 3))
+    memory = jax.jit(lambda p, x: jacobian_of(model, p, x)).lower(params, x).compile().memory_analysis()
+    assert memory.output_size_in_bytes + memory.temp_size_in_bytes <= 10 * bytes_per_point(model, params, x)
 
 
 def test_parts_of_the_kernel_are_the_groups_of_parameters(net, params, inputs):
@@ -105,7 +116,7 @@ def test_a_flax_model(inputs):
 def test_an_equinox_model(inputs):
     model = eqx.nn.MLP(3, 2, 6, 2, activation=jnp.tanh, key=jax.random.key(0))
     params, static = eqx.partition(model, eqx.is_array)
-    apply = lambda params, x: jax.vmap(eqx.combine(params, static))(x)  # noqa: E731
+    apply = lambda params, x: jax.vmap(eqx.combine(params, static))(x)
     theta, unravel = jax.flatten_util.ravel_pytree(params)
     j = jax.jacfwd(lambda t: apply(unravel(t), inputs[2]))(theta)
     assert_close(fw.empirical_ntk(apply, params, inputs[2]), jnp.einsum("aip,bjp->ijab", j, j))
@@ -135,7 +146,9 @@ def test_bad_input_gets_one_sentence(net, params, inputs):
     x = inputs[0]
     with pytest.raises(ValueError, match=r"x1 has points of shape \(3,\) and x2 of \(2,\)"):
         fw.empirical_ntk(net, params, x, x[:, :2])
-    with pytest.raises(ValueError, match="memory_limit=10 bytes is too small: the gradients of two inputs take"):
+    with pytest.raises(
+        ValueError, match="memory_limit=10 bytes is too small: the gradients of two inputs take"
+    ):
         fw.empirical_ntk(net.apply, params, x, memory_limit=10)
     with pytest.raises(ValueError, match=r"params\[0\].weight has shape \(4, 3\)"):
         fw.empirical_ntk(net, params, jnp.ones((2, 7)))

@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from brute_force import flatten, hessian, jacobian, third
 
 import finitewidth as fw
-from brute_force import flatten, hessian, jacobian, third
 from tolerances import assert_close
 
 
@@ -12,7 +12,9 @@ from tolerances import assert_close
 def shift(params):
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(3), len(leaves))
-    return jax.tree.unflatten(tree, [0.1 * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)])
+    return jax.tree.unflatten(
+        tree, [0.1 * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
+    )
 
 
 def moved(params, shift, t):

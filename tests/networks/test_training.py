@@ -5,9 +5,9 @@ import optax
 import pytest
 
 import finitewidth as fw
-from finitewidth.networks.observables import Sharpness, TrainingLoss
 from finitewidth.networks.losses import LOSSES
 from finitewidth.networks.models import as_model
+from finitewidth.networks.observables import Sharpness, TrainingLoss
 from tolerances import assert_close
 
 X = jax.random.normal(jax.random.key(1), (6, 3))
@@ -90,7 +90,9 @@ def test_mini_batches_depend_on_the_key_and_full_batches_do_not(net, params):
 
 
 def test_records_are_those_of_the_parameters_at_their_times(net, params):
-    run = fw.train(net, params, X, Y, steps=7, learning_rate=0.05, record=["loss", "outputs", "ntk"], record_every=3)
+    run = fw.train(
+        net, params, X, Y, steps=7, learning_rate=0.05, record=["loss", "outputs", "ntk"], record_every=3
+    )
     assert run.times.tolist() == [0, 3, 6, 7]
     for k, t in enumerate(run.times):
         at = fw.train(net, params, X, Y, steps=int(t), learning_rate=0.05).params if t else params
@@ -104,7 +106,13 @@ def test_sharpness_is_the_top_of_the_hessian(net, params):
     loss = TrainingLoss(as_model(net), LOSSES["mse"], X, Y)
     start = jax.tree.map(jnp.ones_like, params)
     run = fw.train(
-        net, params, X, Y, steps=1, learning_rate=0.01, record={"sharpness": Sharpness(loss, start, iterations=300)}
+        net,
+        params,
+        X,
+        Y,
+        steps=1,
+        learning_rate=0.01,
+        record={"sharpness": Sharpness(loss, start, iterations=300)},
     )
     theta, unravel = jax.flatten_util.ravel_pytree(params)
     eigenvalues = np.linalg.eigvalsh(jax.jit(jax.hessian(lambda t: loss(unravel(t))))(theta))
@@ -132,7 +140,9 @@ def test_gradient_descent_is_stable_up_to_two_over_the_top_of_the_kernel(net, pa
 
 
 def test_divergence_names_the_step_and_the_limit(net, params):
-    with pytest.raises(ValueError, match=r"loss went from .* by step \d+; use a smaller .* below 2/lambda_max = 0\.\d+"):
+    with pytest.raises(
+        ValueError, match=r"loss went from .* by step \d+; use a smaller .* below 2/lambda_max = 0\.\d+"
+    ):
         fw.train(lambda p, x: net.apply(p, x) ** 3, params, X, Y, steps=100, learning_rate=50.0)
 
 
@@ -143,7 +153,10 @@ def test_bad_input_gets_one_sentence(net, params):
         "brings its own learning rate": {"learning_rate": 0.1, "optimizer": optax.sgd(0.1)},
         "unknown optimizer 'lbfgs'. Known: sgd": {"learning_rate": 0.1, "optimizer": "lbfgs"},
         "pass a key": {"learning_rate": 0.1, "batch_size": 2},
-        "batch_size must be between 1 and the 6 training points, got 7": {"learning_rate": 0.1, "batch_size": 7},
+        "batch_size must be between 1 and the 6 training points, got 7": {
+            "learning_rate": 0.1,
+            "batch_size": 7,
+        },
         "unknown observable 'ntkk'": {"learning_rate": 0.1, "record": ["ntkk"]},
         "loss cross_entropy needs whole-number classes": {"learning_rate": 0.1, "loss": "cross_entropy"},
         "record_every must be at least 1": {"learning_rate": 0.1, "record_every": 0},

@@ -38,7 +38,9 @@ def train_ensemble(
     train: Annotated[int | None, typer.Option(help="Training points; four fifths by default.")] = None,
     test: Annotated[int | None, typer.Option(help="Test points; the rest by default.")] = None,
     seed: Annotated[int, typer.Option(help="Decides about the split and all networks.")] = 0,
-    directory: Annotated[Path | None, typer.Option(help="Keep finished networks here, to continue later.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Keep finished networks here, to continue later.")
+    ] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Networks between two writes there.")] = None,
     memory: Annotated[int, typer.Option(help="Memory limit in MB.")] = 1024,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing result.")] = False,
@@ -83,7 +85,9 @@ def train_ensemble(
 
 
 def _load(data: str, loss: str) -> DataSet:
-    whole = built_in(data) if data in BUILT_IN or "." not in data else from_table(data, load_array(Path(data)))
+    whole = (
+        built_in(data) if data in BUILT_IN or "." not in data else from_table(data, load_array(Path(data)))
+    )
     if loss == "cross_entropy":
         return as_classes(whole)
     if loss == "mse":
@@ -95,7 +99,9 @@ def _split(order: np.ndarray, train: int | None, test: int | None) -> tuple[np.n
     count = (4 * len(order)) // 5 if train is None else train
     rest = len(order) - count if test is None else test
     if count < 1 or rest < 1 or count + rest > len(order):
-        raise ValueError(f"{count} training and {rest} test points do not fit a data set of {len(order)} points.")
+        raise ValueError(
+            f"{count} training and {rest} test points do not fit a data set of {len(order)} points."
+        )
     return order[:count], order[count : count + rest]
 
 
@@ -127,5 +133,8 @@ def _print(ensemble: Ensemble, whole: DataSet, test_rows: np.ndarray, learning_r
         error = ensemble.outputs - labels.reshape(1, -1, 1)
         table.add_row("test error of one network", f"{np.sqrt((error**2).mean()):.5g}")
         table.add_row("test error of their mean", f"{np.sqrt((error.mean(0) ** 2).mean()):.5g}")
-    table.add_row("spread of the networks", f"{ensemble.outputs.std(0, ddof=1).mean() if len(ensemble.outputs) > 1 else 0:.5g}")
+    table.add_row(
+        "spread of the networks",
+        f"{ensemble.outputs.std(0, ddof=1).mean() if len(ensemble.outputs) > 1 else 0:.5g}",
+    )
     output.print(table)

@@ -38,10 +38,12 @@ def z_score(
         Absolute distance that the theory itself allows, such as K depth/width.
     """
     predicted = np.broadcast_to(np.asarray(predicted, dtype=float), measured.value.shape)
-    distance = np.abs(measured.value - predicted) - truncation - _ROUNDING * np.abs(predicted)
+    distance = np.abs(measured.value - predicted)
+    excess = distance - truncation - _ROUNDING * np.abs(predicted)
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.where(distance <= 0, 0.0, distance / measured.sem)
-    return _worst(name, predicted, measured.value, z, Z_LIMIT, "z-score")
+        z = np.where(excess <= 0, 0.0, excess / measured.sem)
+    rank = distance if np.all(excess <= 0) else z
+    return _worst(name, predicted, measured.value, z, Z_LIMIT, "z-score", rank)
 
 
 def relative_error(
@@ -66,7 +68,7 @@ def _matched(predicted: np.ndarray | float, measured: np.ndarray | float) -> tup
     return np.broadcast_to(np.asarray(predicted, dtype=float), measured.shape), measured
 
 
-def _worst(name, predicted, measured, statistic, tolerance, criterion) -> Check:
-    worst = int(np.argmax(np.nan_to_num(statistic, nan=np.inf)))
-    pick = lambda array: float(np.ravel(array)[worst])  # noqa: E731
+def _worst(name, predicted, measured, statistic, tolerance, criterion, rank=None) -> Check:
+    worst = int(np.argmax(np.nan_to_num(statistic if rank is None else rank, nan=np.inf)))
+    pick = lambda array: float(np.ravel(array)[worst])
     return Check(name, pick(predicted), pick(measured), pick(statistic), float(tolerance), criterion)

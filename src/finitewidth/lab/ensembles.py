@@ -1,14 +1,14 @@
 """Many random networks at once: whole networks, and layers drawn one after the other."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from finitewidth.architecture import MLP
 from finitewidth.networks.mlp import Params, init
@@ -18,6 +18,9 @@ _NUMBERS_AT_ONCE = 4_000_000
 
 # Keeps the Cholesky factor of a singular covariance (parallel inputs) finite.
 _JITTER = 1e-13
+
+# Random numbers are slow to compile, and no faster with every optimisation on.
+_COMPILER = {"xla_backend_optimization_level": "1"}
 
 Statistic = Callable[[MLP, Params, Float[Array, "n d"]], Any]
 
@@ -32,22 +35,16 @@ def over_networks(
 ) -> Any:
     """`statistic(net, params, x)` for independent draws of all weights, along a first axis."""
     widths = (x.shape[1], *net.hidden, net.n_out)
-    weights = sum(a * b for a, b in zip(widths[:-1], widths[1:], strict=True))
-
+    weights = sum(a * b for a, b in itertools.pairwise(widths))
     inputs = jnp.asarray(x)
     return _in_batches(lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, weights)
 
 
-def _statistics(net: MLP, x: Float[Array, "n d"], keys: PRNGKeyArray, statistic: Statistic) -> Any:
+def _statistics(net: MLP, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
     return jax.vmap(lambda key: statistic(net, init(net, key, x.shape[1]), x))(keys)
 
 
-# Random numbers for many layers are slow to compile and no faster with every optimisation on.
-_network_draws = jax.jit(
-    _statistics,
-    static_argnames="statistic",
-    compiler_options={"xla_backend_optimization_level": "1"},
-)
+_network_draws = jax.jit(_statistics, static_argnames="statistic", compiler_options=_COMPILER)
 
 
 def over_layers(
@@ -75,13 +72,18 @@ def over_layers(
         raise ValueError(f"hidden layers must have one width, got {net.hidden}.")
     inputs = jnp.asarray(x)
     return _in_batches(
-        lambda keys: _layer_draws(net, inputs, with_tangent, keys), key, draws, net.hidden[0] * len(x)
+        lambda keys: _layer_draws(net, inputs, keys, with_tangent=with_tangent),
+        key,
+        draws,
+        net.hidden[0] * len(x),
     )
 
 
-@eqx.filter_jit
-def _layer_draws(net: MLP, x: Float[Array, "m d"], with_tangent: bool, keys: PRNGKeyArray) -> Array:
+def _layer_moments(net: MLP, x: Float[Array, "m d"], keys: Key[Array, " draws"], with_tangent: bool) -> Array:
     return jax.vmap(lambda key: _one_draw(net, x, with_tangent, key))(keys)
+
+
+_layer_draws = jax.jit(_layer_moments, static_argnames="with_tangent", compiler_options=_COMPILER)
 
 
 def _one_draw(net: MLP, x: Float[Array, "m d"], with_tangent: bool, key: PRNGKeyArray) -> Array:
@@ -107,7 +109,9 @@ def _one_draw(net: MLP, x: Float[Array, "m d"], with_tangent: bool, key: PRNGKey
     return jnp.concatenate([moments[None], rest])
 
 
-def _in_batches(evaluate: Callable[[PRNGKeyArray], Any], key: PRNGKeyArray, draws: int, size: int) -> Any:
+def _in_batches(
+    evaluate: Callable[[Key[Array, " draws"]], Any], key: PRNGKeyArray, draws: int, size: int
+) -> Any:
     """Equal batches of keys, small enough for memory, so that one compiled function serves them all."""
     batches = -(-draws * size // _NUMBERS_AT_ONCE)
     batch = -(-draws // batches)

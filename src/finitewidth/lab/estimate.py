@@ -28,12 +28,24 @@ def sample_mean(samples: np.ndarray) -> Estimate:
     return Estimate(np.asarray(samples.mean(axis=0), dtype=float), np.asarray(sem, dtype=float))
 
 
-def jackknife(samples: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> Estimate:
-    """A function of all samples, with the standard error from leaving out one block at a time."""
-    blocks = np.array_split(np.arange(len(samples)), min(_BLOCKS, len(samples)))
-    left_out = np.stack([function(np.delete(samples, block, axis=0)) for block in blocks])
+def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], np.ndarray | np.floating]) -> Estimate:
+    """A function of the mean over the first axis, its standard error from leaving out blocks of draws."""
+    blocks = np.array_split(moments, min(_BLOCKS, len(moments)))
+    sums = np.stack([block.sum(axis=0) for block in blocks])
+    sizes = np.array([len(block) for block in blocks])
+    total = sums.sum(axis=0)
+    left_out = np.stack(
+        [function((total - part) / (len(moments) - size)) for part, size in zip(sums, sizes, strict=True)]
+    )
     sem = np.sqrt((len(blocks) - 1) * left_out.var(axis=0))
-    return Estimate(np.asarray(function(samples), dtype=float), np.asarray(sem, dtype=float))
+    return Estimate(np.asarray(function(total / len(moments)), dtype=float), np.asarray(sem, dtype=float))
+
+
+def variance(samples: np.ndarray) -> Estimate:
+    """Variance of independent draws along the first axis."""
+    centred = samples - samples.mean(axis=0)
+    moments = np.stack([centred, centred**2], axis=1)
+    return jackknife(moments, lambda mean: mean[1] - mean[0] ** 2)
 
 
 def stacked(estimates: list[Estimate]) -> Estimate:

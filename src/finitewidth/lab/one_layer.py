@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from finitewidth.activations import as_activation
 
@@ -33,9 +33,7 @@ _U, _W = _rule()
 def plain_function(activation: str) -> Function:
     """The activation as a function of numpy arrays."""
     function = as_activation(activation)
-    return {"tanh": np.tanh, "sin": np.sin}.get(
-        activation, lambda z: np.asarray(function(jnp.asarray(z)))
-    )
+    return {"tanh": np.tanh, "sin": np.sin}.get(activation, lambda z: np.asarray(function(jnp.asarray(z))))
 
 
 def second_moment(function: Function, K: float) -> float:
@@ -94,7 +92,7 @@ def critical_variance(activation: str, low: float, high: float) -> float:
         z = jnp.sqrt(K) * _U
         return float(_W @ np.asarray(function(z) * curved(z)))
 
-    return float(brentq(imbalance, low, high, xtol=1e-14))
+    return float(root_scalar(imbalance, bracket=(low, high), xtol=1e-14).root)
 
 
 def _limit(step: np.ndarray, value: np.ndarray) -> float:

@@ -2,15 +2,25 @@
 
 import difflib
 
-from finitewidth.lab.chapters import critical_points, depth_laws, initialisation, perturbations, wide_limit
+from finitewidth.lab.chapters import (
+    critical_points,
+    half_stable,
+    initialisation,
+    off_criticality,
+    relu_angle,
+    variance_decay,
+    wide_limit,
+)
 from finitewidth.lab.claim import Claim
 
 _CLAIMS: tuple[Claim, ...] = (
     *initialisation.CLAIMS,
     *wide_limit.CLAIMS,
     *critical_points.CLAIMS,
-    *depth_laws.CLAIMS,
-    *perturbations.CLAIMS,
+    *half_stable.CLAIMS,
+    *variance_decay.CLAIMS,
+    *relu_angle.CLAIMS,
+    *off_criticality.CLAIMS,
 )
 
 

@@ -5,8 +5,9 @@ import json
 import os
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Array
@@ -47,9 +48,11 @@ class Directory:
 
     def write(self, start: int, results: Results) -> None:
         """Store a piece that begins with member `start`."""
-        self._write(self.path / f"members-{start:08d}.npz", lambda file: np.savez(file, **results))
+        self._write(
+            self.path / f"members-{start:08d}.npz", lambda file: np.savez(file, allow_pickle=False, **results)
+        )
 
-    def _write(self, target: Path, fill) -> None:
+    def _write(self, target: Path, fill: Callable[[IO[bytes]], object]) -> None:
         handle, name = tempfile.mkstemp(dir=self.path, prefix=".unfinished-")
         with os.fdopen(handle, "wb") as file:
             fill(file)

@@ -191,7 +191,8 @@ def _refuse_unstable(learning_rate: float, lambda_max: Float[np.ndarray, " draws
     if unstable.any():
         raise DivergenceError(
             f"learning_rate={learning_rate:.4g} is above 2/lambda_max for {int(unstable.sum())} of "
-            f"{len(lambda_max)} draws, whose linearised networks diverge; use at most {2 / lambda_max.max():.4g}."
+            f"{len(lambda_max)} draws, whose linearised networks diverge; "
+            f"use at most {2 / lambda_max.max():.4g}."
         )
 
 

@@ -30,7 +30,7 @@ Vectors = Sequence[Array]
 class DDNTK(NamedTuple):
     """Both second differentials: `I` bends one output three times, `J` bends two outputs once each."""
 
-    I: Float[Array, "..."]  # noqa: E741
+    I: Float[Array, "..."]
     J: Float[Array, "..."]
 
 
@@ -113,13 +113,14 @@ class _Legs(NamedTuple):
 def _legs(
     apply_or_net: MLP | Apply | Model,
     params: PyTree,
-    inputs: Sequence[Inputs | None],
+    inputs: tuple[Inputs, *tuple[Inputs | None, ...]],
     vectors: Vectors,
     rates: PyTree | None,
 ) -> _Legs:
     model = as_model(apply_or_net)
     x0 = as_points("x0", inputs[0])
-    x = tuple(x0 if xk is None else as_points(f"x{k}", xk) for k, xk in enumerate(inputs))
+    others = (x0 if xk is None else as_points(f"x{k}", xk) for k, xk in enumerate(inputs[1:], start=1))
+    x = (x0, *others)
     if len(vectors) >= len(x):
         raise ValueError(f"{len(vectors)} vectors for {len(x)} legs: leave the first leg free.")
     n_out = jax.eval_shape(model, params, x0).shape[1]

@@ -61,14 +61,17 @@ class Ensemble(NamedTuple):
         """Write everything into one NPZ file; the settings are JSON text under the name `settings`."""
         recorded = {f"recorded_{name}": values for name, values in self.recorded.items()}
         arrays = {name: getattr(self, name) for name in ("outputs", "initial_outputs", "losses", "times")}
-        np.savez(path, settings=np.array(json.dumps(self.settings)), **arrays, **recorded)
+        text = np.array(json.dumps(self.settings))
+        np.savez(path, allow_pickle=False, settings=text, **arrays, **recorded)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Ensemble":
         """Read what `save` wrote."""
         with np.load(path, allow_pickle=False) as stored:
             recorded = {
-                name.removeprefix("recorded_"): stored[name] for name in stored if name.startswith("recorded_")
+                name.removeprefix("recorded_"): stored[name]
+                for name in stored
+                if name.startswith("recorded_")
             }
             return cls(
                 outputs=stored["outputs"],
@@ -199,7 +202,9 @@ def train_ensemble(
         checkpoint_every=checkpoint_every,
         progress=progress,
     )
-    recorded = {name.removeprefix("recorded_"): results.pop(name) for name in list(results) if "recorded_" in name}
+    recorded = {
+        name.removeprefix("recorded_"): results.pop(name) for name in list(results) if "recorded_" in name
+    }
     losses = recorded.pop("loss")
     _refuse_diverged_member(net, key, task, weights, losses)
     return Ensemble(

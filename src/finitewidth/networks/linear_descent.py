@@ -25,6 +25,8 @@ def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> Lin
     """Outputs of the network linearised at params, after `steps` full-batch steps on squared error."""
     residual = task.model(params, task.x) - task.y
     rates, eta = task.optimizer.rates, task.optimizer.eta
+    if callable(eta):
+        raise ValueError("the linearised network needs a constant learning rate.")
     training = _flat(empirical_ntk(task.model, params, task.x, rates=rates))
     onto_test = _flat(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
     eigenvalues, vectors = jnp.linalg.eigh(training)

@@ -65,7 +65,9 @@ def _per_output(loss: str, labels: np.ndarray, shape: Shape, needed: str) -> np.
 def _classes(labels: np.ndarray, shape: Shape) -> np.ndarray:
     points, n_out = shape
     if n_out < 2:
-        raise ValueError("loss cross_entropy needs a network with one output per class; this one has a single output.")
+        raise ValueError(
+            "loss cross_entropy needs a network with one output per class; this one has a single output."
+        )
     if labels.shape != (points,) or labels.dtype.kind not in "iu":
         raise _mismatch("cross_entropy", f"whole-number classes of shape ({points},)", labels)
     if labels.min() < 0 or labels.max() >= n_out:
@@ -98,7 +100,9 @@ def as_loss(loss: str | Loss | Callable[[Array, Array], Array]) -> Loss:
     if callable(loss):
         return Loss(getattr(loss, "__name__", "custom"), loss, _as_given)
     if loss not in LOSSES:
-        raise ValueError(f"unknown loss {loss!r}. Known: {', '.join(LOSSES)}; or a function of (outputs, labels).")
+        raise ValueError(
+            f"unknown loss {loss!r}. Known: {', '.join(LOSSES)}; or a function of (outputs, labels)."
+        )
     return LOSSES[loss]
 
 

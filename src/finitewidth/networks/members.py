@@ -94,7 +94,9 @@ def _by_block(stored: dict[int, Results], block: int) -> dict[int, Results]:
     blocks = {}
     for first, results in stored.items():
         for offset in range(0, len(next(iter(results.values()))), block):
-            blocks[first + offset] = {name: values[offset : offset + block] for name, values in results.items()}
+            blocks[first + offset] = {
+                name: values[offset : offset + block] for name, values in results.items()
+            }
     return blocks
 
 

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
@@ -89,7 +90,9 @@ def as_points(name: str, x: Inputs) -> Array:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(float)
     if x.ndim < 2 or 0 in x.shape:
-        raise ValueError(f"{name} must have shape (points, features) with at least one of each, got {x.shape}.")
-    if not isinstance(x, jax.core.Tracer) and not np.isfinite(np.asarray(x)).all():
+        raise ValueError(
+            f"{name} must have shape (points, features) with at least one of each, got {x.shape}."
+        )
+    if not isinstance(x, Tracer) and not np.isfinite(np.asarray(x)).all():
         raise ValueError(f"{name} holds NaN or infinite values.")
     return x

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.networks.losses import Loss
@@ -69,7 +70,7 @@ class Sharpness(eqx.Module):
 
 
 def _dot(a: PyTree, b: PyTree) -> Array:
-    return sum(jax.tree.leaves(jax.tree.map(lambda u, v: (u * v).sum(), a, b)))
+    return jnp.stack(jax.tree.leaves(jax.tree.map(lambda u, v: (u * v).sum(), a, b))).sum()
 
 
 def as_observables(

@@ -99,7 +99,9 @@ def as_optimizer(
         raise TypeError(f"optimizer must be a name or an Optax transformation, got {optimizer!r}.")
     if isinstance(rates, str):
         if rates not in GEOMETRIES:
-            raise ValueError(f"unknown rates {rates!r}. Known: {', '.join(GEOMETRIES)}; or a tree of numbers.")
+            raise ValueError(
+                f"unknown rates {rates!r}. Known: {', '.join(GEOMETRIES)}; or a tree of numbers."
+            )
         return Optimizer(name, method.directions, rate_tree(model, params, None, rates), eta)
     return Optimizer(name, method.directions, rate_tree(model, params, rates, method.geometry), eta)
 

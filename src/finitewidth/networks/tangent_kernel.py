@@ -92,8 +92,10 @@ def empirical_ntk_by_group(
 def cross_kernel(
     model: Model, rates: PyTree, left: Side, right: Side, memory_limit: int = MEMORY_LIMIT
 ) -> Float[Array, "out out n1 n2"]:
-    r"""$\sum_\mu\lambda_\mu\,\partial_\mu z_{i_1}(\theta_1; x_1)\,\partial_\mu z_{i_2}(\theta_2; x_2)$: each side has its own
-    parameters, so that derivatives can act on one side only."""
+    r"""$\sum_\mu\lambda_\mu\,\partial_\mu z_{i_1}(\theta_1; x_1)\,\partial_\mu z_{i_2}(\theta_2; x_2)$.
+
+    Each side has its own parameters, so that derivatives can act on one side only.
+    """
     return _tiled(_total, model, rates, left, right, memory_limit)
 
 
@@ -106,7 +108,9 @@ def _prepare(
         model.net.check(params, left.x)
     right = None if x2 is None else Side(params, as_points("x2", x2))
     if right is not None and right.x.shape[1:] != left.x.shape[1:]:
-        raise ValueError(f"x1 has points of shape {left.x.shape[1:]} and x2 of {right.x.shape[1:]}; they must agree.")
+        raise ValueError(
+            f"x1 has points of shape {left.x.shape[1:]} and x2 of {right.x.shape[1:]}; they must agree."
+        )
     return model, rate_tree(model, params, rates, "gradient"), left, right
 
 
@@ -125,7 +129,8 @@ def _gradients(model: Model, structured: bool, side: Side) -> PyTree:
 @eqx.filter_jit
 def _parts(model: Model, rates: PyTree, left: PyTree, right: PyTree | None) -> PyTree:
     right = left if right is None else right
-    if isinstance(left, layer_grams.Factors) and isinstance(model, Perceptron):
+    if isinstance(left, layer_grams.Factors) and isinstance(right, layer_grams.Factors):
+        assert isinstance(model, Perceptron)
         return layer_grams.layer_kernels(model.net, rates, left, right)
     return jacobians.leaf_kernels(rates, left, right)
 
@@ -136,7 +141,12 @@ def _total(model: Model, rates: PyTree, left: PyTree, right: PyTree | None) -> A
 
 
 def _tiled(
-    combine: Callable[..., PyTree], model: Model, rates: PyTree, left: Side, right: Side | None, memory_limit: int
+    combine: Callable[..., PyTree],
+    model: Model,
+    rates: PyTree,
+    left: Side,
+    right: Side | None,
+    memory_limit: int,
 ) -> PyTree:
     """Tiles of the kernel, each from the gradients of so few inputs that they fit the memory limit."""
     structured = _structured(model, rates)
@@ -163,7 +173,8 @@ def _points_held(model: Model, structured: bool, side: Side, memory_limit: int) 
         each = jacobians.bytes_per_point(model, side.params, side.x)
     if memory_limit < 2 * each:
         raise ValueError(
-            f"memory_limit={memory_limit} bytes is too small: the gradients of two inputs take {2 * each} bytes."
+            f"memory_limit={memory_limit} bytes is too small: "
+            f"the gradients of two inputs take {2 * each} bytes."
         )
     return memory_limit // each
 

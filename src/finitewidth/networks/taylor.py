@@ -1,9 +1,11 @@
 r"""A network's Taylor expansion in its parameters: linear, quadratic and cubic models.
 
-$$z(\theta; x) \approx \sum_{k=0}^{p} \frac{1}{k!}\,\partial^k z(\theta_0; x)[\theta-\theta_0,\dots,\theta-\theta_0]$$
+$$z(\theta; x) \approx \sum_{k=0}^{p}\frac{1}{k!}\,
+\partial^k z(\theta_0; x)[\theta-\theta_0,\dots,\theta-\theta_0]$$
 """
 
 import math
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -29,7 +31,10 @@ class TaylorModel(Model):
             return self.model(jax.tree.map(lambda c, s: c + t * s, self.center, shift), x)
 
         origin = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
-        return sum(term / math.factorial(k) for k, term in enumerate(_derivatives(along, self.order, origin)))
+        value, *derivatives = _derivatives(along, self.order, origin)
+        for k, derivative in enumerate(derivatives, start=1):
+            value = value + derivative / math.factorial(k)
+        return value
 
     def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
         return self.model.default_rates(params, geometry)
@@ -66,7 +71,7 @@ def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> Ta
     return TaylorModel(as_model(apply_or_net), params0, order)
 
 
-def _derivatives(function, order: int, t: Array) -> list[Array]:
+def _derivatives(function: Callable[[Array], Array], order: int, t: Array) -> list[Array]:
     """The function and its derivatives in t up to the given order."""
     if order == 0:
         return [function(t)]

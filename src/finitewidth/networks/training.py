@@ -163,7 +163,9 @@ def as_task(
     y = as_labels(loss, y, outputs.shape, outputs.dtype)
     if batch_size is not None:
         if not 1 <= batch_size <= len(x):
-            raise ValueError(f"batch_size must be between 1 and the {len(x)} training points, got {batch_size}.")
+            raise ValueError(
+                f"batch_size must be between 1 and the {len(x)} training points, got {batch_size}."
+            )
         if key is None:
             raise ValueError(f"batch_size={batch_size} draws batches at random: pass a key.")
     stepper = as_optimizer(optimizer, learning_rate, model, params, rates)
@@ -190,7 +192,7 @@ def record_times(steps: int, every: int) -> Int[np.ndarray, " records"]:
 def trajectory(
     task: Task, observables: dict[str, Observable], state: State, key: PRNGKeyArray, records: int, every: int
 ) -> tuple[State, Float[Array, " steps"], dict[str, PyTree]]:
-    """`records` times `every` steps: the state, the loss before each step, the observables after each `every`."""
+    """`records` times `every` steps: state, loss before each step, observables after each `every` of them."""
 
     def step(state: State, _) -> tuple[State, Array]:
         x, y, scale = _batch(task, key, state.t)

@@ -199,8 +199,8 @@ def _symmetric(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
 
     def write(whole: Kernels, corner):
         block = one_tile(corner)
-        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))  # noqa: E731
-        mirror = lambda w, b: lax.dynamic_update_slice(w, b.T, (corner[1], corner[0]))  # noqa: E731
+        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))
+        mirror = lambda w, b: lax.dynamic_update_slice(w, b.T, (corner[1], corner[0]))
         return jax.tree.map(mirror, jax.tree.map(place, whole, block), block), None
 
     empty = Kernels(*(jnp.zeros((n, n), x.dtype) for _ in range(2)))
@@ -221,7 +221,7 @@ def _rectangular(
         return tile(layers, law, take(rows, corner[0], height), take(columns, corner[1], width))
 
     def write(whole: Kernels, corner):
-        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))  # noqa: E731
+        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))
         return jax.tree.map(place, whole, one_tile(corner)), None
 
     empty = Kernels(*(jnp.zeros((n1, n2), x1.dtype) for _ in range(2)))

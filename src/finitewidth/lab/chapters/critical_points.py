@@ -26,12 +26,22 @@ class Responses:
     variances: tuple[float, ...]
     activations: tuple[str, ...] = ("tanh", "sin", "gelu")
 
+    @property
+    def curve(self) -> np.ndarray:
+        """Variances close enough for a smooth curve."""
+        return np.geomspace(min(self.variances), max(self.variances), 60)
+
 
 def _conditions_theory(setting: Responses) -> Prediction:
-    chi = [susceptibilities(name, np.array(setting.variances), 1.0) for name in setting.activations]
+    measured, curve = (
+        [susceptibilities(name, np.asarray(K), 1.0) for name in setting.activations]
+        for K in (setting.variances, setting.curve)
+    )
     return {
-        "parallel": np.array([c.parallel for c in chi]),
-        "perpendicular": np.array([c.perpendicular for c in chi]),
+        "parallel": np.array([chi.parallel for chi in measured]),
+        "perpendicular": np.array([chi.perpendicular for chi in measured]),
+        "parallel curve": np.array([chi.parallel for chi in curve]),
+        "perpendicular curve": np.array([chi.perpendicular for chi in curve]),
     }
 
 
@@ -62,10 +72,11 @@ def _conditions_figure(setting: Responses, predicted: Prediction, measured: Meas
     titles = {"parallel": "change of the variance", "perpendicular": "difference of two inputs"}
     for panel, (name, symbol) in zip(axes, symbols.items(), strict=True):
         for i, (activation, color) in enumerate(zip(setting.activations, style.PALETTE, strict=False)):
-            style.theory_line(panel, setting.variances, predicted[name][i], color, activation)
+            style.theory_line(panel, setting.curve, predicted[f"{name} curve"][i], color, activation)
             value = measured[name].value[i]
             style.measured_points(panel, setting.variances, value, np.zeros_like(value), color)
         panel.set(xscale="log", xlabel=r"variance $K$", ylabel=f"${symbol}/C_W$", title=titles[name])
+        style.plain_ticks(panel.xaxis)
     style.legend(axes[0], "finite differences", loc="lower left", error_bars=False)
     return figure
 
@@ -106,7 +117,9 @@ def _variances_theory(setting: DeepNetworks) -> Prediction:
 def _variances_measure(setting: DeepNetworks, key) -> Measurement:
     variance, difference = [], []
     for case, draw_key in zip(setting.cases, jax.random.split(key, len(setting.cases)), strict=True):
-        moments = over_layers(setting.network(*case), _start(*case), draw_key, setting.draws, with_tangent=True)
+        moments = over_layers(
+            setting.network(*case), _start(*case), draw_key, setting.draws, with_tangent=True
+        )
         variance.append(sample_mean(moments[..., 0, 0]))
         difference.append(sample_mean(moments[..., 1, 1]))
     variance, difference = stacked(variance), stacked(difference)
@@ -127,13 +140,16 @@ def _variances_compare(setting: DeepNetworks, predicted: Prediction, measured: M
     return Verdict(
         (
             z_score("variance by layer", predicted["variance"], measured["variance"]),
-            z_score("squared difference of two inputs by layer", predicted["difference"], measured["difference"]),
+            z_score(
+                "squared difference of two inputs by layer", predicted["difference"], measured["difference"]
+            ),
             absolute_error(
-                "log K per layer", _log_slope(exact(predicted["variance"])), _log_slope(measured["variance"]), 0.01
+                "log K per layer",
+                _log_slope(exact(predicted["variance"])),
+                _log_slope(measured["variance"]),
+                0.01,
             ),
-            relative_error(
-                "critical C_W", predicted["critical C_W"], measured["critical C_W"].value, 0.01
-            ),
+            relative_error("critical C_W", predicted["critical C_W"], measured["critical C_W"].value, 0.01),
         )
     )
 
@@ -143,7 +159,10 @@ def _variances_figure(setting: DeepNetworks, predicted: Prediction, measured: Me
     figure, axes = style.panels(f"Criticality of {name} networks", 2)
     layers = np.arange(1, setting.depth + 1)
     shown = np.unique(np.linspace(0, setting.depth - 1, 10).round().astype(int))
-    contents = (("variance", r"$K^{(\ell)}$", "variance"), ("difference", r"$|\delta z^{(\ell)}|^2/n$", "difference of two inputs"))
+    contents = (
+        ("variance", r"$K^{(\ell)}$", "variance"),
+        ("difference", r"$|\delta z^{(\ell)}|^2/n$", "difference of two inputs"),
+    )
     for panel, (quantity, symbol, title) in zip(axes, contents, strict=True):
         for i, ((C_b, C_W), color) in enumerate(zip(setting.cases, style.PALETTE, strict=False)):
             label = rf"$C_b={C_b:g},\ C_W={C_W:g}$"
@@ -151,7 +170,11 @@ def _variances_figure(setting: DeepNetworks, predicted: Prediction, measured: Me
             style.theory_line(panel, layers, predicted[quantity][i], color, label)
             style.measured_points(panel, layers[shown], value[i, shown], sem[i, shown], color)
         panel.set(yscale="log", xlabel=r"layer $\ell$", ylabel=symbol, title=title)
-    style.legend(axes[0], loc="best")
+        style.whole_ticks(panel.xaxis)
+        span = predicted[quantity].max() / predicted[quantity].min()
+        if span < 100:
+            style.plain_ticks(panel.yaxis)
+    style.legend_beside(axes[1])
     return figure
 
 
@@ -161,11 +184,11 @@ CLAIMS = (
         title="chi_parallel and chi_perp are the responses of one layer",
         chapter=_CHAPTER,
         statement=(
-            "A change of the variance grows by chi_parallel = (C_W/2) <(sigma^2)''>_K per layer, the squared "
-            "difference of two nearby inputs by chi_perp = C_W <sigma'^2>_K; criticality is a fixed point "
-            "K* = C_b + C_W <sigma^2> with both equal to one."
+            "A change of the variance grows by chi_parallel = (C_W/2) <(sigma^2)''>_K per layer, the "
+            "squared difference of two nearby inputs by chi_perp = C_W <sigma'^2>_K; criticality is a "
+            "fixed point K* = C_b + C_W <sigma^2> with both equal to one."
         ),
-        source="Lecture notes 003, lecture of 9/19, tuning to criticality (second derivative of sigma^2)",
+        source="ORF 543 lecture notes, lecture of 9/19, tuning to criticality (second derivative of sigma^2)",
         quick=Responses((0.1, 0.5, 1.0, 2.0)),
         full=Responses(tuple(float(K) for K in np.geomspace(0.05, 3.0, 15))),
         theory=_conditions_theory,
@@ -178,10 +201,10 @@ CLAIMS = (
         title="linear networks: K grows by C_W per layer",
         chapter=_CHAPTER,
         statement=(
-            "The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l), so the "
-            "variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts."
+            "The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l), so "
+            "the variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts."
         ),
-        source="Lecture notes 003, lecture of 9/19, deep linear networks (factor C_W per layer, not C_W^2)",
+        source="ORF 543 lecture notes, lecture of 9/19, linear networks (C_W per layer, not C_W^2)",
         quick=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 200, 10, 500),
         full=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 500, 20, 2000),
         theory=_variances_theory,
@@ -194,11 +217,14 @@ CLAIMS = (
         title="ReLU networks are critical at C_W = 2",
         chapter=_CHAPTER,
         statement=(
-            "ReLU is critical at C_b = 0, C_W = 2 for every K*: both susceptibilities are C_W/2 at any variance."
+            "ReLU is critical at C_b = 0, C_W = 2 for every K*: both susceptibilities are C_W/2 at any "
+            "variance."
         ),
-        source="Lecture notes 003, lecture of 9/19, ReLU (chi_parallel = C_W P(z > 0))",
+        source="ORF 543 lecture notes, lecture of 9/19, ReLU (chi_parallel = C_W P(z > 0))",
         quick=DeepNetworks("relu", ((0.0, 1.6), (0.0, 2.0), (0.0, 2.4)), 500, 20, 500),
-        full=DeepNetworks("relu", ((0.0, 1.6), (0.0, 1.8), (0.0, 2.0), (0.0, 2.2), (0.0, 2.4)), 1000, 40, 2000),
+        full=DeepNetworks(
+            "relu", ((0.0, 1.6), (0.0, 1.8), (0.0, 2.0), (0.0, 2.2), (0.0, 2.4)), 1000, 40, 2000
+        ),
         theory=_variances_theory,
         measure=_variances_measure,
         compare=_variances_compare,

@@ -12,7 +12,7 @@ from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.ensembles import over_networks
-from finitewidth.lab.estimate import Estimate, jackknife, sample_mean, stacked
+from finitewidth.lab.estimate import Estimate, sample_mean, stacked, variance
 from finitewidth.networks.mlp import Params, apply, preactivations
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
@@ -64,21 +64,19 @@ def _nngp_theory(setting: Widths) -> Prediction:
 def _nngp_measure(setting: Widths, key) -> Measurement:
     covariance, across, fluctuation = [], [], []
     for n, draw_key in zip(setting.widths, jax.random.split(key, len(setting.widths)), strict=True):
-        drawn = over_networks(setting.network(n, 2), _INPUTS, draw_key, setting.draws, _outputs_and_covariance)
+        drawn = over_networks(
+            setting.network(n, 2), _INPUTS, draw_key, setting.draws, _outputs_and_covariance
+        )
         z = drawn["output"]
         covariance.append(sample_mean(np.einsum("tai,tbi->tab", z, z) / 2))
         across.append(sample_mean(np.einsum("ta,tb->tab", z[..., 0], z[..., 1])))
         diagonal = np.diagonal(drawn["covariance"], axis1=1, axis2=2)
-        fluctuation.append(_n_variance(diagonal, n))
+        fluctuation.append(variance(np.sqrt(n) * diagonal))
     return {
         "covariance": stacked(covariance),
         "covariance of two units": stacked(across),
         "n Var": stacked(fluctuation),
     }
-
-
-def _n_variance(samples: np.ndarray, n: int) -> Estimate:
-    return jackknife(samples, lambda s: n * s.var(axis=0, ddof=1))
 
 
 def _nngp_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -104,18 +102,25 @@ def _nngp_figure(setting: Widths, predicted: Prediction, measured: Measurement) 
         covariance = measured["covariance"]
         style.theory_line(left, widths, level, color, f"${name}$")
         style.measured_points(left, widths, covariance.value[:, *pair], covariance.sem[:, *pair], color)
-    left.set(xscale="log", xlabel=r"hidden width $n$", ylabel=r"$\langle z_a z_b\rangle$", title="covariance of the output")
+    left.set(
+        xscale="log",
+        xlabel=r"hidden width $n$",
+        ylabel=r"$\langle z_a z_b\rangle$",
+        title="covariance of the output",
+    )
     spread = measured["n Var"]
     for a, color in zip(range(3), style.PALETTE, strict=False):
         label = f"$a = {a + 1}$"
-        style.measured_points(right, widths * (1 + 0.04 * (a - 1)), spread.value[:, a], spread.sem[:, a], color, label)
+        style.measured_points(
+            right, widths * (1 + 0.04 * (a - 1)), spread.value[:, a], spread.sem[:, a], color, label
+        )
     right.set(
         xscale="log", xlabel=r"hidden width $n$", ylabel=r"$n\,\mathrm{Var}\,\widehat K_{aa}$",
         title="fluctuations fall as 1/n", ylim=(0, 1.35 * spread.value.max()),
     )  # fmt: skip
     for axes in (left, right):
         style.plain_ticks(axes.xaxis, setting.widths)
-    style.legend(left, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    style.legend_beside(left)
     right.legend(loc="upper right", ncols=3)
     return figure
 
@@ -136,7 +141,7 @@ def _recursion_measure(setting: Widths, key) -> Measurement:
         drawn = over_networks(setting.network(n), _INPUTS, draw_key, setting.draws, _empirical_kernels)
         for name, kernel in drawn.items():
             means[name].append(sample_mean(kernel))
-            spreads[name].append(jackknife(kernel, lambda k: k.var(axis=0, ddof=1).sum()))
+            spreads[name].append(sample_mean(np.sum((kernel - kernel.mean(axis=0)) ** 2, axis=(1, 2))))
     return {f"{name} mean": stacked(means[name]) for name in means} | {
         f"{name} spread": stacked(spreads[name]) for name in spreads
     }
@@ -180,10 +185,18 @@ def _recursion_figure(setting: Widths, predicted: Prediction, measured: Measurem
         error = _error(name, predicted, measured)
         slope = float(_slope(widths, error).value)
         middle = np.exp(np.mean(np.log(error.value * np.sqrt(widths))))
-        style.theory_line(axes, widths, middle / np.sqrt(widths), color, f"{name.upper()}, measured slope {slope:.2f}")
+        style.theory_line(
+            axes, widths, middle / np.sqrt(widths), color, f"{name.upper()}, measured slope {slope:.2f}"
+        )
         style.measured_points(axes, widths, *error, color)
-    axes.set(xscale="log", yscale="log", xlabel=r"hidden width $n$", ylabel="relative error of one network's kernel")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel=r"hidden width $n$",
+        ylabel="relative error of one network's kernel",
+    )
     style.plain_ticks(axes.xaxis, setting.widths)
+    style.plain_ticks(axes.yaxis)
     style.legend(axes, loc="lower left", theory=r"$n^{-1/2}$")
     return figure
 
@@ -194,13 +207,13 @@ CLAIMS = (
         title="wide outputs are Gaussian with covariance from the recursion",
         chapter=_CHAPTER,
         statement=(
-            "As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and independent "
-            "across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and variance of the "
-            "conditional covariance K^ are O(1/n)."
+            "As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and "
+            "independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and "
+            "variance of the conditional covariance K^ are O(1/n)."
         ),
-        source="Lecture notes 003, lecture of 9/21, Gaussian-process limit",
-        quick=Widths((8, 24, 72), draws=8000),
-        full=Widths((8, 32, 128, 512), draws=20_000),
+        source="ORF 543 lecture notes, lecture of 9/21, Gaussian-process limit",
+        quick=Widths((8, 20, 50), draws=8000),
+        full=Widths((8, 16, 32, 64, 128, 256), draws=20_000),
         theory=_nngp_theory,
         measure=_nngp_measure,
         compare=_nngp_compare,
@@ -211,8 +224,8 @@ CLAIMS = (
         title="NNGP and NTK of one network reach the recursion as n^-1/2",
         chapter=_CHAPTER,
         statement=(
-            "The NNGP kernel and the NTK of a single random network of width n differ from the kernel recursion "
-            "by an error that falls as n^-1/2."
+            "The NNGP kernel and the NTK of a single random network of width n differ from the kernel "
+            "recursion by an error that falls as n^-1/2."
         ),
         source="Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, chapters 4 and 8",
         quick=Widths((16, 32, 64, 128), draws=400),
