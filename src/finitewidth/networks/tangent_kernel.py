@@ -101,7 +101,7 @@ def cross_kernel(
 
 def _prepare(
     apply_or_net: MLP | Apply | Model, params: PyTree, x1: Inputs, x2: Inputs | None, rates: PyTree | None
-) -> tuple[Model, PyTree, Side, Side | None]:
+) -> tuple[Model, PyTree | None, Side, Side | None]:
     model = as_model(apply_or_net)
     left = Side(params, as_points("x1", x1))
     if isinstance(model, Perceptron):
@@ -111,10 +111,10 @@ def _prepare(
         raise ValueError(
             f"x1 has points of shape {left.x.shape[1:]} and x2 of {right.x.shape[1:]}; they must agree."
         )
-    return model, rate_tree(model, params, rates, "gradient"), left, right
+    return model, rates, left, right
 
 
-def _structured(model: Model, rates: PyTree) -> bool:
+def _structured(model: Model, rates: PyTree | None) -> bool:
     """Whether layer Gram products apply: an MLP with one rate per weight matrix and bias vector."""
     return isinstance(model, Perceptron) and all(jnp.ndim(rate) == 0 for rate in jax.tree.leaves(rates))
 
@@ -140,27 +140,37 @@ def _total(model: Model, rates: PyTree, left: PyTree, right: PyTree | None) -> A
     return functools.reduce(operator.add, jax.tree.leaves(_parts(model, rates, left, right)))
 
 
+@eqx.filter_jit
+def _at_once(
+    combine: Callable[..., PyTree], model: Model, rates: PyTree | None, left: Side, right: Side | None
+) -> PyTree:
+    """The kernel from the gradients of all inputs."""
+    structured = _structured(model, rates)
+    full = rate_tree(model, left.params, rates, "gradient")
+    columns = None if right is None else _gradients(model, structured, right)
+    return combine(model, full, _gradients(model, structured, left), columns)
+
+
 def _tiled(
     combine: Callable[..., PyTree],
     model: Model,
-    rates: PyTree,
+    rates: PyTree | None,
     left: Side,
     right: Side | None,
     memory_limit: int,
 ) -> PyTree:
     """Tiles of the kernel, each from the gradients of so few inputs that they fit the memory limit."""
     structured = _structured(model, rates)
-    columns = left if right is None else right
     held = _points_held(model, structured, left, memory_limit)
-    if right is None and len(left.x) <= held:
-        return combine(model, rates, _gradients(model, structured, left), None)
+    if len(left.x) + (0 if right is None else len(right.x)) <= held:
+        return _at_once(combine, model, rates, left, right)
+    full = rate_tree(model, left.params, rates, "gradient")
     # Rows are computed once and columns once per block of rows, so rows get the larger share.
-    row_sets = _split(left, max(1, held - max(1, held // 4)))
-    column_sets = _split(columns, max(1, held // 4)) if len(left.x) + len(columns.x) > held else [columns]
+    column_sets = _split(left if right is None else right, max(1, held // 4))
     rows = []
-    for row in row_sets:
+    for row in _split(left, held - max(1, held // 4)):
         row_gradients = _gradients(model, structured, row)
-        tiles = [combine(model, rates, row_gradients, _gradients(model, structured, c)) for c in column_sets]
+        tiles = [combine(model, full, row_gradients, _gradients(model, structured, c)) for c in column_sets]
         rows.append(jax.tree.map(lambda *t: jnp.concatenate(t, axis=3), *tiles))
     return jax.tree.map(lambda *t: jnp.concatenate(t, axis=2), *rows)
 
