@@ -29,9 +29,11 @@ def prepare(data):
 def prepare_ensemble(size, hidden, points, steps):
     """Networks trained at once."""
     net, x, y, eta = _task(hidden, points)
-    job["run"] = lambda: fw.train_ensemble(
-        net, jax.random.key(0), size, x, y, steps=steps, learning_rate=eta, record_every=steps
-    ).outputs
+    job["run"] = lambda: (
+        fw.train_ensemble(
+            net, jax.random.key(0), size, x, y, steps=steps, learning_rate=eta, record_every=steps
+        ).outputs
+    )
 
 
 def prepare_loop(size, hidden, points, steps):
