@@ -8,6 +8,7 @@ its structured mode does not run on the newer one. Then 256 small networks, trai
 import argparse
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ def shared_data(path, points, width, depth, n_in=100):
     widths = (n_in, *(width,) * depth, 1)
     weights = {
         f"w{l}": rng.standard_normal((a, b)).astype(np.float32)
-        for l, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+        for l, (a, b) in enumerate(pairwise(widths))
     }
     np.savez(path, x=rng.standard_normal((points, n_in)).astype(np.float32), **weights)
 

@@ -109,7 +109,10 @@ def moved_kernel(net, params, x, residual, eta):
 def test_differences_of_the_ntk_along_a_gradient_step(net, params, points, vectors):
     """dH/d eta = -(dH_12a + dH_21a) e_a and d2H/d eta2 = (I_12ab + I_21ab + 2 J_12ab) e_a e_b at eta = 0."""
     x, e = points[1], vectors[1]
-    mirror = lambda t: t.transpose(1, 0, 3, 2)
+
+    def mirror(t):
+        return t.transpose(1, 0, 3, 2)
+
     h = 1e-3
     at = {k: moved_kernel(net, params, x, e, k * h) for k in (-2, -1, 0, 1, 2)}
     slope = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * h)

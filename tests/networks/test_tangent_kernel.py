@@ -116,7 +116,10 @@ def test_a_flax_model(inputs):
 def test_an_equinox_model(inputs):
     model = eqx.nn.MLP(3, 2, 6, 2, activation=jnp.tanh, key=jax.random.key(0))
     params, static = eqx.partition(model, eqx.is_array)
-    apply = lambda params, x: jax.vmap(eqx.combine(params, static))(x)
+
+    def apply(params, x):
+        return jax.vmap(eqx.combine(params, static))(x)
+
     theta, unravel = jax.flatten_util.ravel_pytree(params)
     j = jax.jacfwd(lambda t: apply(unravel(t), inputs[2]))(theta)
     assert_close(fw.empirical_ntk(apply, params, inputs[2]), jnp.einsum("aip,bjp->ijab", j, j))

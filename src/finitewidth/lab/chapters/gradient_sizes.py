@@ -141,7 +141,7 @@ CLAIMS = (
             "entries of order n^(-1/2) and a norm of order one, while the derivative by the last weights "
             "has entries of order one and a squared norm that grows like n."
         ),
-        source="lecture notes on feature learning (gradients of the first layer: smaller entry by entry only)",
+        source="lecture notes on feature learning (first-layer gradients: smaller entry by entry only)",
         quick=Gradients((16, 64, 256), hidden_layers=1, draws=1000),
         full=Gradients((16, 64, 256, 1024, 4096), hidden_layers=1, draws=10_000),
         theory=_width_theory,
