@@ -9,6 +9,12 @@ jax.config.update("jax_enable_x64", True)
 
 from finitewidth.activations import ACTIVATION_NAMES, Activation
 from finitewidth.architecture import MLP
+from finitewidth.networks.control_variates import paired_ensemble
+from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
+from finitewidth.networks.ensembles import Ensemble, train_ensemble
+from finitewidth.networks.tangent_kernel import empirical_ntk, empirical_ntk_by_group
+from finitewidth.networks.taylor import expand
+from finitewidth.networks.training import Training, train
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
@@ -16,16 +22,27 @@ from finitewidth.tuning import Tuning, tune
 
 __all__ = [
     "ACTIVATION_NAMES",
+    "DDNTK",
     "MLP",
     "Activation",
+    "Ensemble",
     "Kernels",
+    "Training",
     "Tuning",
     "correlation_lengths",
     "criticality",
+    "empirical_ddntk",
+    "empirical_dntk",
+    "empirical_ntk",
+    "empirical_ntk_by_group",
+    "expand",
     "fixed_point",
     "kernels",
+    "paired_ensemble",
     "phase_diagram",
     "susceptibilities",
+    "train",
+    "train_ensemble",
     "trajectory",
     "tune",
 ]

@@ -1,17 +1,31 @@
 """The one description of a network that theory and real networks share."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.critical_point import critical_point
+from finitewidth.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
+from finitewidth.weights import Draw, draw_weight
 
 Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
+
+
+class Affine(NamedTuple):
+    """One affine layer, z = bias + weight @ input; also anything that comes one per weight and bias."""
+
+    weight: Array
+    bias: Array
+
+
+Params = tuple[Affine, ...]
 
 
 class MLP(eqx.Module):
@@ -34,6 +48,9 @@ class MLP(eqx.Module):
         Learning rates of biases and (rescaled) weights: a number, or one per affine layer.
     n_out
         Number of outputs.
+    parametrisation
+        How variances and rates scale with width in a real network: "ntk" (the conventions above, the
+        only one the theory describes), "standard", "mean-field", "mup" or "mup:BASE_WIDTH".
 
     Examples
     --------
@@ -41,6 +58,10 @@ class MLP(eqx.Module):
     >>> net = fw.MLP(hidden=(128, 128), activation="relu")
     >>> net.depth, float(net.C_W[0])
     (3, 2.0)
+    >>> import jax
+    >>> params = net.init(jax.random.key(0), n_in=3)
+    >>> net.apply(params, jax.numpy.ones((5, 3))).shape
+    (5, 1)
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True)
@@ -50,6 +71,7 @@ class MLP(eqx.Module):
     lambda_b: Float[Array, " depth"]
     lambda_W: Float[Array, " depth"]
     n_out: int = eqx.field(static=True)
+    parametrisation: Parametrisation = eqx.field(static=True)
 
     def __init__(
         self,
@@ -60,10 +82,12 @@ class MLP(eqx.Module):
         lambda_b: Hyperparameter = 1.0,
         lambda_W: Hyperparameter = 1.0,
         n_out: int = 1,
+        parametrisation: str | Parametrisation = "ntk",
     ):
         self.hidden = _widths("hidden", hidden)
         (self.n_out,) = _widths("n_out", (n_out,))
         self.activation = as_activation(activation)
+        self.parametrisation = as_parametrisation(parametrisation)
         if (C_b is None) != (C_W is None):
             given, missing = ("C_W", "C_b") if C_b is None else ("C_b", "C_W")
             raise ValueError(
@@ -86,6 +110,106 @@ class MLP(eqx.Module):
     def depth(self) -> int:
         """Number of affine layers."""
         return len(self.hidden) + 1
+
+    def init(
+        self,
+        key: PRNGKeyArray,
+        n_in: int,
+        *,
+        weights: str | Draw = "gaussian",
+        dtype: jnp.dtype | type = float,
+    ) -> Params:
+        """Draw one network.
+
+        Parameters
+        ----------
+        key
+            A `jax.random` key.
+        n_in
+            Number of inputs.
+        weights
+            Law of the weights: "gaussian", "uniform", "truncated", "orthogonal", or a function of
+            (key, shape, dtype) that draws a matrix of variance 1. Biases are Gaussian.
+        dtype
+            float64 by default, or float32.
+
+        Returns
+        -------
+        tuple of Affine
+            `weight` (fan_out, fan_in) and `bias` (fan_out,) of every layer.
+        """
+        dtype = jnp.zeros((), dtype).dtype
+        layers = []
+        for l, (place, layer_key) in enumerate(
+            zip(self.places(n_in), jax.random.split(key, self.depth), strict=True)
+        ):
+            weight_key, bias_key = jax.random.split(layer_key)
+            weight = draw_weight(weights, weight_key, (place.fan_out, place.fan_in), dtype)
+            bias = jax.random.normal(bias_key, (place.fan_out,), dtype)
+            variance = self.C_W[l] * self.parametrisation.weight_variance(place)
+            layers.append(
+                Affine(
+                    (weight * jnp.sqrt(variance)).astype(dtype),
+                    (bias * jnp.sqrt(self.C_b[l])).astype(dtype),
+                )
+            )
+        return tuple(layers)
+
+    def apply(self, params: Params, x: Array) -> Float[Array, "n out"]:
+        """The outputs z^(L) at every input."""
+        return self.preactivations(params, x)[-1]
+
+    def preactivations(self, params: Params, x: Array) -> list[Float[Array, "n _"]]:
+        """z^(1), ..., z^(L) at every input."""
+        self.check(params, x)
+        z = [x @ params[0].weight.T + params[0].bias]
+        for weight, bias in params[1:]:
+            z.append(self.activation(z[-1]) @ weight.T + bias)
+        return z
+
+    def learning_rates(self, n_in: int, geometry: Geometry = "gradient") -> Params:
+        r"""The learning-rate tensor: one number for every weight matrix and every bias vector.
+
+        For gradient steps in the NTK parametrisation $\lambda_W/n_{\ell-1}$ and $\lambda_b$. For the other
+        geometries (see `Parametrisation.rates`) the square roots of $\lambda_W$ and $\lambda_b$ enter.
+        """
+        power = 1.0 if geometry == "gradient" else 0.5
+        layers = []
+        for l, place in enumerate(self.places(n_in)):
+            rates = self.parametrisation.rates(place, geometry)
+            layers.append(
+                Affine(rates.weight * self.lambda_W[l] ** power, rates.bias * self.lambda_b[l] ** power)
+            )
+        return tuple(layers)
+
+    def places(self, n_in: int) -> list[Place]:
+        """Sizes and position of every affine layer of a network with n_in inputs."""
+        (n_in,) = _widths("n_in", (n_in,))
+        widths = (n_in, *self.hidden, self.n_out)
+        last_hidden = self.hidden[-1] if self.hidden else 1
+        return [
+            Place(widths[l], widths[l + 1], last_hidden, first=l == 0, last=l == self.depth - 1)
+            for l in range(self.depth)
+        ]
+
+    def check(self, params: Params, x: Array) -> None:
+        """Refuse parameters that are not those of this network, or inputs they do not take."""
+        if not isinstance(params, tuple | list) or len(params) != self.depth:
+            count = f"{len(params)} entries" if isinstance(params, tuple | list) else type(params).__name__
+            raise ValueError(f"params has {count}; this network has {self.depth} affine layers.")
+        if getattr(x, "ndim", None) != 2:
+            shape = getattr(x, "shape", type(x).__name__)
+            raise ValueError(f"x must be an array of shape (points, features), got {shape}.")
+        for l, (layer, place) in enumerate(zip(params, self.places(x.shape[1]), strict=True)):
+            if not isinstance(layer, Affine):
+                raise ValueError(f"params[{l}] must be an Affine(weight, bias), got {type(layer).__name__}.")
+            expected = ((place.fan_out, place.fan_in), (place.fan_out,))
+            for name, array, shape in zip(Affine._fields, layer, expected, strict=True):
+                if jnp.shape(array) != shape:
+                    raise ValueError(
+                        f"params[{l}].{name} has shape {jnp.shape(array)}; this network with "
+                        f"{x.shape[1]} inputs needs {shape}."
+                    )
 
     def _per_layer(self, name: str, value: Hyperparameter, positive: bool = False) -> Array:
         array = jnp.asarray(value, dtype=float)

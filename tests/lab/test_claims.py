@@ -84,6 +84,21 @@ def half_the_rate(setting, value):
     return np.sqrt(value)
 
 
+def without_fan_in_of_entries(setting, value):
+    """A gradient of the first layer whose norm shrinks as its entries do."""
+    return value / np.array(setting.widths)[:, None]
+
+
+def root_of_fan_in(setting, value):
+    """Weight rates of n^(-1/2), as the notes print, would need squared gradients of order n^(1/2)."""
+    return np.sqrt(value)
+
+
+def lazy(setting, value):
+    """The exponent of the NTK parametrisation."""
+    return value - 0.5
+
+
 WRONG = [
     ("fan-in-scaling", "variance", scaled(1.2)),
     ("conditional-gaussian-layer", "excess kurtosis", without_fan_in),
@@ -111,6 +126,15 @@ WRONG = [
     ("off-criticality-exponential", "ordered parallel", half_the_rate),
     ("off-criticality-exponential", "chaotic perpendicular", half_the_rate),
     ("off-criticality-exponential", "vanishing variance", scaled(1.2)),
+    ("mlp-step-taylor", "order", scaled(0.75)),
+    ("first-layer-gradient-width", "norms", without_fan_in_of_entries),
+    ("first-layer-gradient-width", "entries", scaled(1.2)),
+    ("layerwise-learning-rates", "weights", root_of_fan_in),
+    ("layerwise-learning-rates", "biases", scaled(1.2)),
+    ("lazy-versus-mean-field", "ntk exponent", scaled(0.0)),
+    ("lazy-versus-mean-field", "mean-field exponent", lazy),
+    ("lr-transfer", "standard exponent", scaled(0.0)),
+    ("lr-transfer", "mup exponent", lazy),
 ]
 
 

@@ -5,6 +5,7 @@ import typer
 from finitewidth.cli.console import fail
 from finitewidth.cli.kernel import kernel
 from finitewidth.cli.lab import lab
+from finitewidth.cli.train_ensemble import train_ensemble
 from finitewidth.cli.tune import tune
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
 app.command()(tune)
 app.command()(kernel)
 app.add_typer(lab)
+app.command("train-ensemble")(train_ensemble)
 
 
 def main() -> None:

@@ -70,5 +70,5 @@ def _matched(predicted: np.ndarray | float, measured: np.ndarray | float) -> tup
 
 def _worst(name, predicted, measured, statistic, tolerance, criterion, rank=None) -> Check:
     worst = int(np.argmax(np.nan_to_num(statistic if rank is None else rank, nan=np.inf)))
-    pick = lambda array: float(np.ravel(array)[worst])  # noqa: E731
+    pick = lambda array: float(np.ravel(array)[worst])
     return Check(name, pick(predicted), pick(measured), pick(statistic), float(tolerance), criterion)

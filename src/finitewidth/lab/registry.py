@@ -4,6 +4,9 @@ import difflib
 
 from finitewidth.lab.chapters import (
     critical_points,
+    feature_learning,
+    gradient_sizes,
+    gradient_step,
     half_stable,
     initialisation,
     off_criticality,
@@ -21,6 +24,9 @@ _CLAIMS: tuple[Claim, ...] = (
     *variance_decay.CLAIMS,
     *relu_angle.CLAIMS,
     *off_criticality.CLAIMS,
+    *gradient_step.CLAIMS,
+    *gradient_sizes.CLAIMS,
+    *feature_learning.CLAIMS,
 )
 
 

@@ -242,8 +242,8 @@ def _symmetric(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
 
     def write(whole: Kernels, corner):
         block = one_tile(corner)
-        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))  # noqa: E731
-        mirror = lambda w, b: lax.dynamic_update_slice(w, b.T, (corner[1], corner[0]))  # noqa: E731
+        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))
+        mirror = lambda w, b: lax.dynamic_update_slice(w, b.T, (corner[1], corner[0]))
         return jax.tree.map(mirror, jax.tree.map(place, whole, block), block), None
 
     return lax.scan(write, _blank(n, n, x.dtype), jnp.asarray(upper))[0]
@@ -261,7 +261,7 @@ def _rectangular(layers: Layers, law: PairLaw, x1: Float[Array, "n1 d"], x2: Flo
         return tile(layers, law, take(rows, corner[0], height), take(columns, corner[1], width))
 
     def write(whole: Kernels, corner):
-        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))  # noqa: E731
+        place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))
         return jax.tree.map(place, whole, one_tile(corner)), None
 
     return lax.scan(write, _blank(n1, n2, x1.dtype), jnp.asarray(corners))[0]

@@ -1,0 +1,231 @@
+"""Lazy and feature-learning widths: what moves in training, and which learning rate is best."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from finitewidth.architecture import MLP
+from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.comparison import absolute_error
+from finitewidth.lab.estimate import exact
+from finitewidth.networks.ensembles import train_ensemble
+from finitewidth.networks.training import DivergenceError
+from finitewidth.report import style
+
+_CHAPTER = "Widths and learning rates"
+
+
+@dataclass(frozen=True)
+class WeightMovement:
+    """One hidden layer trained on a few points in both parametrisations, at every width."""
+
+    widths: tuple[int, ...]
+    networks: int
+    steps: int = 100
+    eta: float = 0.1
+    points: int = 8
+
+
+_MOVING = {"ntk": -0.5, "mean-field": 0.0}
+
+
+def _first_weights(params):
+    return params[0].weight
+
+
+def _movement_theory(setting: WeightMovement) -> Prediction:
+    """Exponents of the movement of one weight: the step eta/n_0 against a gradient of order n^(-1/2), or n
+    times that step against a gradient of order 1/n."""
+    return {f"{name} exponent": np.array(slope) for name, slope in _MOVING.items()}
+
+
+def _movement_measure(setting: WeightMovement, key) -> Measurement:
+    data_key, net_key = jax.random.split(key)
+    x = jax.random.normal(data_key, (setting.points, 3))
+    y = jnp.sin(2 * x[:, :1]) + x[:, 1:2]
+    found = {}
+    for name in _MOVING:
+        movement = []
+        for n in setting.widths:
+            net = MLP((n,), "tanh", C_b=0.0, C_W=1.0, lambda_b=0.0, parametrisation=name)
+            trained = train_ensemble(
+                net,
+                net_key,
+                setting.networks,
+                x,
+                y,
+                steps=setting.steps,
+                learning_rate=setting.eta,
+                record={"weights": _first_weights},
+                record_every=setting.steps,
+            )
+            weights = trained.recorded["weights"]
+            movement.append(np.sqrt(np.mean((weights[:, -1] - weights[:, 0]) ** 2)))
+        found[f"{name} movement"] = exact(np.array(movement))
+        found[f"{name} exponent"] = exact(_slope(setting.widths, movement))
+    return found
+
+
+def _slope(widths: tuple[int, ...], values: list[float] | np.ndarray) -> float:
+    return float(np.polyfit(np.log2(widths), np.log2(values), 1)[0])
+
+
+def _movement_compare(setting: WeightMovement, predicted: Prediction, measured: Measurement) -> Verdict:
+    return Verdict(
+        tuple(
+            absolute_error(
+                f"exponent of the movement of a weight, {name}",
+                predicted[f"{name} exponent"],
+                measured[f"{name} exponent"].value,
+                tolerance=0.05,
+            )
+            for name in _MOVING
+        )
+    )
+
+
+def _movement_figure(setting: WeightMovement, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, (axes,) = style.panels("Wide networks are lazy in one parametrisation and not in the other")
+    n = np.array(setting.widths)
+    for (name, _), color in zip(_MOVING.items(), style.PALETTE, strict=False):
+        movement = measured[f"{name} movement"].value
+        line = movement[-1] * (n / n[-1]) ** float(predicted[f"{name} exponent"])
+        style.theory_line(axes, n, line, color, name)
+        style.measured_points(axes, n, movement, np.zeros(len(n)), color)
+    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="rms movement of a first-layer weight")
+    style.legend(axes, loc="best", error_bars=False)
+    return figure
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """Adam on three hidden ReLU layers: losses over a grid of learning rates, at every width."""
+
+    widths: tuple[int, ...]
+    networks: int
+    exponents: tuple[int, int]
+    steps: int = 120
+    points: int = 64
+    base_width: int = 32
+
+    @property
+    def grid(self) -> np.ndarray:
+        return 2.0 ** np.arange(self.exponents[0], self.exponents[1] + 1)
+
+
+_TRANSFER = {"standard": -1.0, "mup": 0.0}
+# The standard optimum falls at least like 1/n, since the hidden layers' step adds up over n inputs, and
+# by up to n^(-1.4) where the outputs become unstable first; the other optimum should not move.
+_TRANSFER_TOLERANCE = {"standard": 0.4, "mup": 0.2}
+
+
+def _transfer_theory(setting: LearningRates) -> Prediction:
+    return {f"{name} exponent": np.array(slope) for name, slope in _TRANSFER.items()}
+
+
+def _transfer_measure(setting: LearningRates, key) -> Measurement:
+    data_key, net_key = jax.random.split(key)
+    x = jax.random.normal(data_key, (setting.points, 8), jnp.float32)
+    y = jnp.sin(2 * x[:, :1]) * x[:, 1:2] + x[:, 2:3]
+    found = {}
+    for name in _TRANSFER:
+        parametrisation = name if name == "standard" else f"mup:{setting.base_width}"
+        curves = np.array(
+            [
+                [_final_loss(n, parametrisation, rate, setting, net_key, x, y) for rate in setting.grid]
+                for n in setting.widths
+            ]
+        )
+        best = [_optimum(np.log2(setting.grid), np.log2(curve)) for curve in curves]
+        found[f"{name} losses"] = exact(curves)
+        found[f"{name} optimum"] = exact(2.0 ** np.array(best))
+        found[f"{name} exponent"] = exact(_slope(setting.widths, 2.0 ** np.array(best)))
+    return found
+
+
+def _final_loss(n: int, parametrisation: str, rate: float, setting: LearningRates, key, x, y) -> float:
+    """Geometric mean over networks of the loss per point at the end; a diverged run counts as its start."""
+    net = MLP((n,) * 3, "relu", C_b=0.0, C_W=2.0, parametrisation=parametrisation)
+    settings = {"steps": setting.steps, "optimizer": "adam", "learning_rate": float(rate)}
+    try:
+        trained = train_ensemble(net, key, setting.networks, x, y, record_every=setting.steps, **settings)
+    except DivergenceError:
+        return float(jnp.sum(y**2) / 2)
+    return float(np.exp(np.mean(np.log(trained.losses[:, -1])))) / len(x)
+
+
+def _optimum(grid: np.ndarray, losses: np.ndarray) -> float:
+    """The minimum of the parabola through the lowest point and its neighbours."""
+    k = int(np.clip(np.argmin(losses), 1, len(grid) - 2))
+    left, middle, right = losses[k - 1 : k + 2]
+    return float(grid[k] + 0.5 * (left - right) / (left - 2 * middle + right))
+
+
+def _transfer_compare(setting: LearningRates, predicted: Prediction, measured: Measurement) -> Verdict:
+    return Verdict(
+        tuple(
+            absolute_error(
+                f"exponent of the best learning rate, {name}",
+                predicted[f"{name} exponent"],
+                measured[f"{name} exponent"].value,
+                tolerance=_TRANSFER_TOLERANCE[name],
+            )
+            for name in _TRANSFER
+        )
+    )
+
+
+def _transfer_figure(setting: LearningRates, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, axes = style.panels("The best learning rate shifts with width, or stays", count=2)
+    titles = {"standard": "standard parametrisation", "mup": "maximal update"}
+    for panel, (name, title) in zip(axes, titles.items(), strict=True):
+        for n, curve, color in zip(
+            setting.widths, measured[f"{name} losses"].value, style.PALETTE, strict=False
+        ):
+            panel.plot(setting.grid, curve, "o-", ms=3.5, lw=1.2, color=color, label=rf"$n={n}$")
+        for optimum, color in zip(measured[f"{name} optimum"].value, style.PALETTE, strict=False):
+            panel.axvline(optimum, color=color, lw=0.9, ls=":")
+        panel.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="training loss", title=title)
+    axes[1].legend(loc="best")
+    return figure
+
+
+CLAIMS = (
+    Claim(
+        id="lazy-versus-mean-field",
+        title="weights move like n^(-1/2) in the NTK scaling and by order one in the mean-field scaling",
+        chapter=_CHAPTER,
+        statement=(
+            "With outputs scaled by n^(-1/2) and a step that does not depend on the width, every hidden "
+            "weight moves by order n^(-1/2) in training; with outputs scaled by 1/n and a step "
+            "proportional to n it moves by order one at any width."
+        ),
+        source="lecture notes on optimisation (mean-field scaling needs the step in proportion to n)",
+        quick=WeightMovement((64, 1024), networks=16),
+        full=WeightMovement((64, 256, 1024, 4096, 16384), networks=32),
+        theory=_movement_theory,
+        measure=_movement_measure,
+        compare=_movement_compare,
+        figure=_movement_figure,
+    ),
+    Claim(
+        id="lr-transfer",
+        title="the best learning rate shifts with width, except in the maximal-update parametrisation",
+        chapter=_CHAPTER,
+        statement=(
+            "Trained with Adam, a network in the standard parametrisation has a best learning rate that "
+            "falls about like 1/n, while in the maximal-update parametrisation (rates of hidden and "
+            "output weights and the output's initial size all times 1/n) it stays."
+        ),
+        source="lecture notes on feature learning (larger networks, smaller rates: standard parametrisation)",
+        quick=LearningRates((32, 128), networks=4, exponents=(-10, -4)),
+        full=LearningRates((32, 64, 128, 256, 512), networks=3, exponents=(-13, -3)),
+        theory=_transfer_theory,
+        measure=_transfer_measure,
+        compare=_transfer_compare,
+        figure=_transfer_figure,
+    ),
+)

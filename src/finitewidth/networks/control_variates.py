@@ -1,0 +1,201 @@
+"""Averages over trained networks whose noise is small enough to see effects of order 1/width.
+
+Two partners share most of a trained network's randomness. The network with the signs of its last layer
+flipped starts from minus the outputs with the same tangent kernel: in the average of both everything odd
+in the initial outputs is gone, at first order all of their spread. The network linearised at its own start
+and trained in the same way differs from it by 1/width only: the average of the difference is the effect of
+the moving kernel, and the average of the linearised network itself costs no training, so that it can be
+taken over many more draws.
+"""
+
+import os
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from finitewidth.architecture import MLP, Affine, Params
+from finitewidth.networks.checkpoints import Settings
+from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_unnamed
+from finitewidth.networks.linear_descent import linear_descent
+from finitewidth.networks.members import map_members
+from finitewidth.networks.models import Inputs, as_points
+from finitewidth.networks.training import DivergenceError, State, Task, as_task, trajectory
+from finitewidth.weights import Draw
+
+
+class Estimate(NamedTuple):
+    """An average over independent draws with its standard error."""
+
+    value: Float[np.ndarray, "test out"]
+    sem: Float[np.ndarray, "test out"]
+    draws: int
+
+
+class PairedEnsemble(NamedTuple):
+    """Averages over trained networks and their partners, at the test inputs.
+
+    Attributes
+    ----------
+    plain
+        Average of the trained networks, without partners.
+    flipped
+        The same average over pairs with flipped last layers.
+    nonlinear
+        Average of network minus linearised network, over flipped pairs.
+    mean
+        `nonlinear` plus the average of the linearised networks over all their draws: the estimate of
+        the trained mean with the least noise.
+    settings
+        Everything that the numbers depend on.
+    """
+
+    plain: Estimate
+    flipped: Estimate
+    nonlinear: Estimate
+    mean: Estimate
+    settings: Settings
+
+    @property
+    def variance_reduction(self) -> dict[str, Float[np.ndarray, "test out"]]:
+        """By which factor each estimate's variance is below that of as many plain networks."""
+        single = self.plain.sem**2 * self.plain.draws
+        return {
+            name: single / (self.plain.draws * getattr(self, name).sem ** 2)
+            for name in ("flipped", "nonlinear", "mean")
+        }
+
+
+def flip_last_layer(params: Params) -> Params:
+    """The network with outputs of the opposite sign."""
+    last = params[-1]
+    return (*params[:-1], Affine(-last.weight, -last.bias))
+
+
+class Pair(eqx.Module):
+    """One draw with both signs of the last layer: trained, and linearised."""
+
+    net: MLP
+    task: Task
+    x_test: Array
+    steps: int = eqx.field(static=True)
+    weights: str | Draw = eqx.field(static=True)
+    trained: bool = eqx.field(static=True)
+
+    def __call__(self, key: PRNGKeyArray) -> dict[str, Array]:
+        draw_key, batch_key = jax.random.split(key)
+        drawn = self.net.init(draw_key, self.task.x.shape[1], weights=self.weights, dtype=self.task.x.dtype)
+        signs = (drawn, flip_last_layer(drawn))
+        descents = [linear_descent(self.task, params, self.x_test, self.steps) for params in signs]
+        linear = {"linear": jnp.stack([d.outputs for d in descents]), "lambda_max": descents[0].lambda_max}
+        if not self.trained:
+            return linear
+        outputs = []
+        for params in signs:
+            state = State(params, self.task.optimizer.init(params), jnp.zeros((), int))
+            state, _, _ = trajectory(self.task, {}, state, batch_key, 1, self.steps)
+            outputs.append(self.task.model(state.params, self.x_test))
+        return {**linear, "outputs": jnp.stack(outputs)}
+
+
+def paired_ensemble(
+    net: MLP,
+    key: PRNGKeyArray,
+    size: int,
+    x: Inputs,
+    y: Inputs,
+    x_test: Inputs | None = None,
+    *,
+    steps: int,
+    learning_rate: float,
+    linear_size: int | None = None,
+    weights: str | Draw = "gaussian",
+    memory_limit: int = 2**30,
+    directory: str | os.PathLike | None = None,
+    checkpoint_every: int | None = None,
+    progress: bool = False,
+) -> PairedEnsemble:
+    """The mean of trained networks with flipped and linearised partners, for full-batch gradient descent.
+
+    Parameters
+    ----------
+    net, key, x, y, x_test, steps, learning_rate, weights
+        As in `train_ensemble`; the loss is the squared error.
+    size
+        Number of pairs to train: two networks each.
+    linear_size
+        Number of draws for the linearised mean, which needs no training; ten times `size` by default.
+    memory_limit, directory, checkpoint_every, progress
+        As in `train_ensemble`.
+
+    Returns
+    -------
+    PairedEnsemble
+        The estimates, and by how much each reduces the variance.
+    """
+    x = as_points("x", x)
+    x_test = x if x_test is None else as_points("x_test", x_test)
+    sample = net.init(key, x.shape[1], weights=weights, dtype=x.dtype)
+    net.check(sample, x_test)
+    task, _ = as_task(net, sample, x, y, learning_rate, "sgd", "mse", None, key, None)
+    linear_size = 10 * size if linear_size is None else linear_size
+    if size < 2 or linear_size < 2:
+        raise ValueError(f"size and linear_size must be at least 2, got {size} and {linear_size}.")
+    settings = {
+        **describe(net, key, task, x_test, "sgd", learning_rate, weights),
+        "steps": steps,
+        "kind": "pairs",
+    }
+    if directory is not None:
+        refuse_unnamed(weights=weights)
+    trained_key, linear_key = jax.random.split(key)
+    pairs = map_members(
+        Pair(net, task, x_test, steps, weights, trained=True),
+        trained_key,
+        size,
+        2 * bytes_of_training(net, task, x_test),
+        memory_limit=memory_limit,
+        directory=directory,
+        settings=settings,
+        checkpoint_every=checkpoint_every,
+        progress=progress,
+    )
+    alone = map_members(
+        Pair(net, task, x_test, steps, weights, trained=False),
+        linear_key,
+        linear_size,
+        2 * bytes_of_training(net, task, x_test),
+        memory_limit=memory_limit,
+        progress=progress,
+    )
+    _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]))
+    outputs, linear = pairs["outputs"], pairs["linear"]
+    nonlinear = _estimate((outputs - linear).mean(axis=1))
+    linear_mean = _estimate(alone["linear"].mean(axis=1))
+    return PairedEnsemble(
+        plain=_estimate(outputs[:, 0]),
+        flipped=_estimate(outputs.mean(axis=1)),
+        nonlinear=nonlinear,
+        mean=Estimate(
+            nonlinear.value + linear_mean.value, np.hypot(nonlinear.sem, linear_mean.sem), nonlinear.draws
+        ),
+        settings={"size": size, "linear_size": linear_size, **settings},
+    )
+
+
+def _refuse_unstable(learning_rate: float, lambda_max: Float[np.ndarray, " draws"]) -> None:
+    unstable = learning_rate * lambda_max >= 2
+    if unstable.any():
+        raise DivergenceError(
+            f"learning_rate={learning_rate:.4g} is above 2/lambda_max for {int(unstable.sum())} of "
+            f"{len(lambda_max)} draws, whose linearised networks diverge; "
+            f"use at most {2 / lambda_max.max():.4g}."
+        )
+
+
+def _estimate(samples: Float[np.ndarray, "draws test out"]) -> Estimate:
+    sem = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    return Estimate(samples.mean(axis=0), sem, len(samples))

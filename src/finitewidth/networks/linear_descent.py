@@ -1,0 +1,43 @@
+r"""Where gradient descent takes the linearised network, without training it.
+
+With the tangent kernel of the start, residual $e(0) = z_{train}(0) - y$ and squared error, $T$ steps give
+
+$$z_{test}(T) = z_{test}(0) - H_{test,train}\,\frac{1 - (1-\eta H_{train})^T}{H_{train}}\,e(0).$$
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.networks.training import Task
+
+
+class LinearDescent(NamedTuple):
+    """Outputs after training, and the largest eigenvalue of the kernel: beyond 2/eta nothing converges."""
+
+    outputs: Float[Array, "test out"]
+    lambda_max: Float[Array, ""]
+
+
+def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> LinearDescent:
+    """Outputs of the network linearised at params, after `steps` full-batch steps on squared error."""
+    residual = task.model(params, task.x) - task.y
+    rates, eta = task.optimizer.rates, task.optimizer.eta
+    if callable(eta):
+        raise ValueError("the linearised network needs a constant learning rate.")
+    training = _flat(empirical_ntk(task.model, params, task.x, rates=rates))
+    onto_test = _flat(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
+    eigenvalues, vectors = jnp.linalg.eigh(training)
+    safe = jnp.where(eigenvalues > 0, eigenvalues, 1.0)
+    learned = jnp.where(eigenvalues > 0, (1 - (1 - eta * safe) ** steps) / safe, eta * steps)
+    change = onto_test @ (vectors @ (learned * (vectors.T @ residual.T.reshape(-1))))
+    start = task.model(params, x_test)
+    return LinearDescent(start - change.reshape(start.shape[::-1]).T, eigenvalues[-1])
+
+
+def _flat(kernel: Float[Array, "out out n1 n2"]) -> Float[Array, "rows columns"]:
+    """The kernel as a matrix over pairs (output, point)."""
+    n_out, _, n1, n2 = kernel.shape
+    return kernel.swapaxes(1, 2).reshape(n_out * n1, n_out * n2)

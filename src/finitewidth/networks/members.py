@@ -1,0 +1,104 @@
+"""Many random networks at once: blocks of members, each a function of its own key.
+
+Member i is drawn from ``fold_in(key, i)`` and always computed in the same place of a block of the same
+size, so that its result depends neither on how many members there are nor on how they are grouped.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+from rich.console import Console
+from rich.progress import Progress
+
+from finitewidth.networks.checkpoints import Directory, Results, Settings
+
+Member = Callable[[PRNGKeyArray], dict[str, Array]]
+
+_CACHE_BYTES = 2**21
+_LARGEST_BLOCK = 32
+
+
+def block_size(bytes_each: int) -> int:
+    """Members computed together: a power of two whose working memory fits the cache."""
+    fitting = max(1, min(_LARGEST_BLOCK, _CACHE_BYTES // max(1, bytes_each)))
+    return 2 ** (fitting.bit_length() - 1)
+
+
+def map_members(
+    member: Member,
+    key: PRNGKeyArray,
+    size: int,
+    bytes_each: int,
+    *,
+    memory_limit: int = 2**30,
+    directory: str | os.PathLike | None = None,
+    settings: Settings | None = None,
+    checkpoint_every: int | None = None,
+    progress: bool = False,
+) -> Results:
+    """Results of `member` for `size` members, first axis the member.
+
+    With a `directory`, finished members are stored there every `checkpoint_every` members (rounded up to
+    whole blocks) and read back instead of computed again.
+    """
+    if size < 1:
+        raise ValueError(f"size must be at least 1, got {size}.")
+    block = block_size(bytes_each)
+    if block * bytes_each > memory_limit:
+        raise ValueError(
+            f"memory_limit={memory_limit} bytes is too small: {block} networks at a time take about "
+            f"{block * bytes_each} bytes."
+        )
+    store = None if directory is None else Directory(directory, {**(settings or {}), "block": block})
+    done = {} if store is None else _by_block(store.read(), block)
+    starts = range(0, size, block)
+    missing = [start for start in starts if start not in done]
+    per_file = max(1, -(-(checkpoint_every or 8 * block) // block))
+    with Progress(console=Console(stderr=True), disable=not progress) as bar:
+        task = bar.add_task("networks", total=size, completed=min(size, block * len(done)))
+        for piece in _pieces(missing, per_file, block):
+            results = []
+            for start in piece:
+                results.append(jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block)))
+                bar.advance(task, block)
+            done.update(zip(piece, results, strict=True))
+            if store is not None:
+                store.write(piece[0], _joined(results))
+    return {name: values[:size] for name, values in _joined([done[start] for start in starts]).items()}
+
+
+@eqx.filter_jit
+def _block(member: Member, key: PRNGKeyArray, start: Int[Array, ""], size: int) -> dict[str, Array]:
+    indices = start + jnp.arange(size)
+    return jax.vmap(lambda i: member(jax.random.fold_in(key, i)))(indices)
+
+
+def _pieces(missing: list[int], per_file: int, block: int) -> Iterator[list[int]]:
+    """Runs of consecutive blocks, at most `per_file` long."""
+    piece: list[int] = []
+    for start in missing:
+        if piece and (len(piece) == per_file or start != piece[-1] + block):
+            yield piece
+            piece = []
+        piece.append(start)
+    if piece:
+        yield piece
+
+
+def _by_block(stored: dict[int, Results], block: int) -> dict[int, Results]:
+    blocks = {}
+    for first, results in stored.items():
+        for offset in range(0, len(next(iter(results.values()))), block):
+            blocks[first + offset] = {
+                name: values[offset : offset + block] for name, values in results.items()
+            }
+    return blocks
+
+
+def _joined(results: list[Results]) -> Results:
+    return {name: np.concatenate([r[name] for r in results]) for name in results[0]}

@@ -1,0 +1,98 @@
+"""What the experiments need from a network: its outputs and its learning-rate tensor."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, PyTree
+
+from finitewidth.architecture import MLP
+from finitewidth.parametrisation import Geometry
+
+Apply = Callable[[Any, Any], Array]
+Inputs = np.ndarray | Array | list
+
+
+class Model(eqx.Module):
+    """A function of (params, x) with one output vector per input, and its learning rates."""
+
+    @abc.abstractmethod
+    def __call__(self, params: PyTree, x: Array) -> Float[Array, "n out"]:
+        """Outputs at every input."""
+
+    @abc.abstractmethod
+    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
+        """The learning-rate tensor as a tree with one number or array per leaf of params."""
+
+
+class Perceptron(Model):
+    """An `MLP`."""
+
+    net: MLP
+
+    def __call__(self, params: PyTree, x: Array) -> Float[Array, "n out"]:
+        return self.net.apply(params, x)
+
+    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
+        return self.net.learning_rates(params[0].weight.shape[1], geometry)
+
+
+class Function(Model):
+    """Any function of (params, x) that treats every input on its own."""
+
+    function: Apply
+
+    def __call__(self, params: PyTree, x: Array) -> Float[Array, "n out"]:
+        outputs = self.function(params, x)
+        if jnp.ndim(outputs) == 0 or outputs.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"the function turned {x.shape[0]} inputs into shape {jnp.shape(outputs)}; "
+                "its first axis must be the inputs."
+            )
+        return outputs.reshape(x.shape[0], -1)
+
+    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
+        return 1.0
+
+
+def as_model(apply_or_net: "MLP | Apply | Model") -> Model:
+    """A `Model` from an `MLP`, or from any function of (params, x)."""
+    if isinstance(apply_or_net, Model):
+        return apply_or_net
+    if isinstance(apply_or_net, MLP):
+        return Perceptron(apply_or_net)
+    if callable(apply_or_net):
+        return Function(apply_or_net)
+    raise TypeError(f"expected an MLP or a function of (params, x), got {apply_or_net!r}.")
+
+
+def rate_tree(model: Model, params: PyTree, rates: PyTree | None, geometry: Geometry) -> PyTree:
+    """One rate per leaf of params: those given, or else those of the model."""
+    given = model.default_rates(params, geometry) if rates is None else rates
+    try:
+        full = jax.tree.broadcast(given, params)
+    except ValueError:
+        raise ValueError(
+            f"rates is a tree {jax.tree.structure(given)} that does not fit params, "
+            f"{jax.tree.structure(params)}: give one number, or one per leaf."
+        ) from None
+    return jax.tree.map(lambda rate, leaf: jnp.asarray(rate, leaf.dtype), full, params)
+
+
+def as_points(name: str, x: Inputs) -> Array:
+    """x as a floating array whose first axis counts the points, all of them finite."""
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        x = x.astype(float)
+    if x.ndim < 2 or 0 in x.shape:
+        raise ValueError(
+            f"{name} must have shape (points, features) with at least one of each, got {x.shape}."
+        )
+    if not isinstance(x, Tracer) and not np.isfinite(np.asarray(x)).all():
+        raise ValueError(f"{name} holds NaN or infinite values.")
+    return x

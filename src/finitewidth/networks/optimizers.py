@@ -1,0 +1,112 @@
+"""Optimisers by name, each with the geometry that decides about its learning rates."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+import optax.contrib
+from jaxtyping import Array, PyTree
+
+from finitewidth.networks.models import Model, rate_tree
+from finitewidth.parametrisation import GEOMETRIES, Geometry
+
+Schedule = Callable[[Array], Array]
+
+
+class Method(NamedTuple):
+    """Directions from gradients, and the geometry of the steps along them."""
+
+    directions: optax.GradientTransformation
+    geometry: Geometry
+
+
+@functools.cache
+def _named(name: str) -> Method:
+    methods: dict[str, Callable[[], Method]] = {
+        "sgd": lambda: Method(optax.identity(), "gradient"),
+        "momentum": lambda: Method(optax.trace(0.9), "gradient"),
+        "adam": lambda: Method(optax.scale_by_adam(), "entrywise"),
+        "sign": lambda: Method(optax.scale_by_sign(), "entrywise"),
+        "muon": lambda: Method(_muon(), "spectral"),
+    }
+    if name not in methods:
+        raise ValueError(
+            f"unknown optimizer {name!r}. Known: {', '.join(methods)}; or any Optax transformation."
+        )
+    return methods[name]()
+
+
+def _muon() -> optax.GradientTransformation:
+    """Orthogonalised momentum for matrices, Adam for everything else."""
+
+    def kinds(params: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: "matrix" if jnp.ndim(leaf) == 2 else "other", params)
+
+    def axes(params: PyTree) -> PyTree:
+        return jax.tree.map(lambda _: optax.contrib.MuonDimensionNumbers(1, 0), params)
+
+    matrix = optax.contrib.scale_by_muon(weight_dimension_numbers=axes)
+    return optax.partition({"matrix": matrix, "other": optax.scale_by_adam()}, kinds)
+
+
+class Optimizer(NamedTuple):
+    """Steps -eta * rate * direction, leaf by leaf; `eta` is the global step, `rates` the tensor."""
+
+    name: str
+    directions: optax.GradientTransformation
+    rates: PyTree
+    eta: Array | Schedule
+
+    def init(self, params: PyTree) -> PyTree:
+        """The optimiser's memory before the first step."""
+        return self.directions.init(params)
+
+    def step(self, gradient: PyTree, memory: PyTree, params: PyTree, t: Array) -> tuple[PyTree, PyTree]:
+        """Parameters and memory after the step number t."""
+        directions, memory = self.directions.update(gradient, memory, params)
+        eta = self.eta(t) if callable(self.eta) else self.eta
+        moved = jax.tree.map(
+            lambda p, rate, d: p - (jnp.asarray(eta, p.dtype) * rate * d).astype(p.dtype),
+            params,
+            self.rates,
+            directions,
+        )
+        return moved, memory
+
+
+def as_optimizer(
+    optimizer: str | optax.GradientTransformation,
+    learning_rate: float | Schedule | None,
+    model: Model,
+    params: PyTree,
+    rates: PyTree | None,
+) -> Optimizer:
+    """An `Optimizer` from a name with a learning rate, or from an Optax transformation with its own."""
+    if isinstance(optimizer, str):
+        name, method = optimizer, _named(optimizer)
+        if learning_rate is None:
+            raise ValueError(f"optimizer {optimizer!r} needs a learning_rate.")
+        eta = learning_rate if callable(learning_rate) else jnp.asarray(_positive(learning_rate))
+    elif isinstance(optimizer, optax.GradientTransformation):
+        if learning_rate is not None:
+            raise ValueError("an Optax transformation brings its own learning rate: leave learning_rate out.")
+        # Optax returns what is to be added to the parameters.
+        name, method, eta = "optax", Method(optimizer, "gradient"), jnp.asarray(-1.0)
+    else:
+        raise TypeError(f"optimizer must be a name or an Optax transformation, got {optimizer!r}.")
+    if isinstance(rates, str):
+        if rates not in GEOMETRIES:
+            raise ValueError(
+                f"unknown rates {rates!r}. Known: {', '.join(GEOMETRIES)}; or a tree of numbers."
+            )
+        return Optimizer(name, method.directions, rate_tree(model, params, None, rates), eta)
+    return Optimizer(name, method.directions, rate_tree(model, params, rates, method.geometry), eta)
+
+
+def _positive(learning_rate: float) -> float:
+    if not 0 < float(learning_rate) < float("inf"):
+        raise ValueError(f"learning_rate must be positive and finite, got {learning_rate}.")
+    return float(learning_rate)
