@@ -121,7 +121,7 @@ def compare_tanh(ours, theirs, inputs, turns):
     truth = inputs.result(ours)
     check_converged(truth, np.load(inputs(500, "float64")), job["depth"], job["C_W"])
     rows = []
-    for degree, dtype in ((25, "float32"), (50, "float32"), (50, "float64")):
+    for degree, dtype in ((25, "float32"), (25, "float64"), (50, "float32")):
         theirs.ask("prepare", **job, x=inputs(500, dtype), degree=degree)
         theirs.ask("run")
         found = inputs.result(theirs)
