@@ -3,6 +3,8 @@
 Importing the package switches JAX to 64-bit floating point; arrays passed in as float32 stay so.
 """
 
+import importlib
+
 import jax
 
 jax.config.update("jax_enable_x64", True)
@@ -46,3 +48,10 @@ __all__ = [
     "trajectory",
     "tune",
 ]
+
+
+def __getattr__(name: str):
+    """The laboratory is imported when it is first asked for: it brings matplotlib with it."""
+    if name == "lab":
+        return importlib.import_module("finitewidth.lab")
+    raise AttributeError(f"module 'finitewidth' has no attribute {name!r}")

@@ -239,7 +239,7 @@ def test_gradients_are_finite_at_identical_and_opposite_inputs(name, rng):
     x = jnp.asarray(np.concatenate([x, x[:1], -x[:1]]))
 
     def total(x, C_b, C_W):
-        net = fw.MLP((4, 4), name, C_b=C_b, C_W=C_W)
+        net = fw.MLP((4,), name, C_b=C_b, C_W=C_W)
         return sum(jnp.sum(kernel) for kernel in fw.kernels(net, x, terms=8))
 
     value, gradients = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2)))(x, 0.0, 1.3)
@@ -321,7 +321,8 @@ def test_permuting_inputs_permutes_the_kernel(name, seed, C_W, C_b):
     x, order = rng.normal(size=(6, 3)), rng.permutation(6)
     straight, permuted = compute(name, x, C_b=C_b, C_W=C_W), compute(name, x[order], C_b=C_b, C_W=C_W)
     for a, b in zip(straight, permuted, strict=True):
-        assert_close(b, a[np.ix_(order, order)])
+        # Kinked series at large variances lose a few digits to cancelling tails.
+        assert_close(b, a[np.ix_(order, order)], CLOSED_FORM)
 
 
 @for_several_activations

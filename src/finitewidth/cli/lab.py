@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -34,7 +35,7 @@ def list_claims(as_json: AsJson = False) -> None:
         table.add_column("statement", ratio=3)
         table.add_column("source", ratio=2, style="dim")
         for c in group:
-            table.add_row(c.id, c.statement, c.source)
+            table.add_row(c.id, escape(c.statement), escape(c.source))
         output.print(table)
 
 
@@ -91,24 +92,20 @@ def _run_all(chosen: list[Claim], scale: Scale, seed: int, out: Path) -> list[Ou
 
 def _verdicts(outcomes: list[Outcome]) -> Table:
     table = Table(caption="Of each claim, the comparison closest to its tolerance.", caption_justify="left")
-    table.add_column("id", style="cyan", overflow="fold")
-    table.add_column("claim", overflow="fold")
+    table.show_lines = True
+    table.add_column("claim", overflow="fold", min_width=22)
     table.add_column("predicted", justify="right", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
     table.add_column("statistic", overflow="fold")
     table.add_column("verdict", no_wrap=True)
-    table.add_column("s", justify="right", no_wrap=True)
     for outcome in outcomes:
         check = outcome.verdict.decisive
+        sign = "≤" if check.holds else ">"
         table.add_row(
-            outcome.claim.id,
-            outcome.claim.title,
+            f"[cyan]{outcome.claim.id}[/]\n{escape(outcome.claim.title)}",
             f"{check.predicted:.5g}",
             f"{check.measured:.5g}",
-            f"{check.name}: {check.criterion} {check.statistic:.2g} ≤ {check.tolerance:.2g}"
-            if check.holds
-            else f"{check.name}: {check.criterion} {check.statistic:.2g} > {check.tolerance:.2g}",
-            "[green]holds[/]" if outcome.holds else "[bold red]fails[/]",
-            f"{outcome.seconds:.1f}",
+            escape(f"{check.name}:\n{check.criterion}\n{check.statistic:.2g} {sign} {check.tolerance:.2g}"),
+            ("[green]holds[/]" if outcome.holds else "[bold red]fails[/]") + f"\n{outcome.seconds:.1f} s",
         )
     return table

@@ -79,7 +79,7 @@ class HermiteSeries(PairLaw):
         inverse = jnp.where(q > 0, 1 / jnp.where(q > 0, std, 1), 0)
         kink = None
         if self.shape.jumps:
-            powers = std[:, None] ** np.arange(1, HIGHEST_JUMP + 1) * np.array(self.shape.jumps)
+            powers = self.shape.jump_sizes(std)
             kink = (powers @ self.ramps).astype(q.dtype)
         return Expansion(c[:, 0], c[:, 1], c[:, 2:], kink, std, inverse)
 
@@ -103,14 +103,19 @@ class HermiteSeries(PairLaw):
     def resolve(self, q, tolerance):
         q = np.asarray(q, dtype=np.float64)
         q = np.quantile(q[q > 0], [0.0, 0.5, 1.0]) if (q > 0).any() else np.ones(1)
-        return hermite_series(self.function, terms_needed(self.function, q, tolerance))
+        shape = shape_at_zero(self.function).usable(float(q.max()))
+        return _series(self.function, shape, terms_needed(self.function, shape, q, tolerance))
+
+
+def hermite_series(function: Callable[[Array], Array], terms: int = DEFAULT_TERMS) -> HermiteSeries:
+    """The series law of `function`, an elementwise function of an array."""
+    return _series(function, shape_at_zero(function), terms)
 
 
 @functools.lru_cache(maxsize=512)
-def hermite_series(function: Callable[[Array], Array], terms: int = DEFAULT_TERMS) -> HermiteSeries:
-    """The series law of `function`, an elementwise function of an array."""
-    rule, shape = gaussian_rule(terms), shape_at_zero(function)
-    ramps = ramp_coefficients(terms)
+def _series(function: Callable[[Array], Array], shape: Shape, terms: int) -> HermiteSeries:
+    rule = gaussian_rule(terms)
+    ramps = ramp_coefficients(terms)[: len(shape.jumps)]
     ramps[:, :_FIRST_TAIL_ORDER] = 0
     return HermiteSeries(
         function,

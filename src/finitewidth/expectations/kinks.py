@@ -22,6 +22,7 @@ _OFFSET = 1e-9
 _JUMP_THRESHOLD = 1e-6
 _PARITY_TOLERANCE = 1e-13
 HIGHEST_JUMP = 5
+_DIGITS_TO_LOSE = 5
 
 
 class Shape(NamedTuple):
@@ -39,6 +40,19 @@ class Shape(NamedTuple):
     first: int
     stride: int
     jumps: tuple[float, ...]
+
+    def usable(self, largest: float) -> "Shape":
+        """Only the jumps whose tails can be summed at variances up to `largest`.
+
+        The tail of order m is the difference of two numbers of size q^m, so it is given up where that
+        would cost more than `_DIGITS_TO_LOSE` digits.
+        """
+        most = 1 + _DIGITS_TO_LOSE / math.log10(largest) if largest > 10 else HIGHEST_JUMP
+        return self._replace(jumps=self.jumps[: int(most)])
+
+    def jump_sizes(self, std):
+        """J_m std^m for every input and order."""
+        return std[:, None] ** np.arange(1, len(self.jumps) + 1) * np.array(self.jumps)
 
 
 def value_and_slope(function: Callable[[Array], Array], z: Float[Array, "*s"]):

@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.expectations.kinks import HIGHEST_JUMP, ramp_tails_at_one, shape_at_zero, value_and_slope
+from finitewidth.expectations.kinks import Shape, ramp_tails_at_one, value_and_slope
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
 
 _LADDER = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 _SEARCH_SIZES = (256, 1024, 4096)
 
 
-def terms_needed(function: Callable[[Array], Array], q: Float[np.ndarray, " n"], tolerance: float) -> int:
+def terms_needed(
+    function: Callable[[Array], Array], shape: Shape, q: Float[np.ndarray, " n"], tolerance: float
+) -> int:
     """The smallest number of terms that leaves out less than `tolerance` of <sigma^2> and <sigma'^2>.
 
     By Parseval's identity the squared coefficients add up to those two averages, which quadrature
@@ -24,7 +26,7 @@ def terms_needed(function: Callable[[Array], Array], q: Float[np.ndarray, " n"],
     """
     missing = {}
     for size in _SEARCH_SIZES:
-        missing = _missing_share(function, q, size)
+        missing = _missing_share(function, shape, q, size)
         enough = [t for t in missing if missing[t] <= tolerance]
         if enough:
             return enough[0]
@@ -39,24 +41,34 @@ def terms_needed(function: Callable[[Array], Array], q: Float[np.ndarray, " n"],
 
 
 def _missing_share(
-    function: Callable[[Array], Array], q: Float[np.ndarray, " n"], size: int
+    function: Callable[[Array], Array], shape: Shape, q: Float[np.ndarray, " n"], size: int
 ) -> dict[int, float]:
-    """For every rung of the ladder up to `size`: the relative error at rho = 1, worst over q."""
-    rule, shape = gaussian_rule(size), shape_at_zero(function)
+    """For every rung of the ladder up to `size`: the relative error, worst over q.
+
+    Even and odd orders are told apart by looking at rho = 1 and at rho = -1, where their errors add
+    up with equal and with opposite signs.
+    """
+    rule, k = gaussian_rule(size), np.arange(size)
     with jax.ensure_compile_time_eval():
         value, slope = map(np.asarray, value_and_slope(function, jnp.sqrt(q)[:, None] * rule.nodes))
     squares = (value @ hermite_projector(size)) ** 2
-    partial_value = np.cumsum(squares, axis=1)
-    partial_slope = np.cumsum(squares * np.arange(size), axis=1) / q[:, None]
-    full_value, full_slope = value**2 @ rule.weights, slope**2 @ rule.weights
-    missing = {}
-    for terms in (t for t in _LADDER if t <= size):
-        in_value = full_value - partial_value[:, terms - 1]
-        in_slope = full_slope - partial_slope[:, terms - 1]
-        if shape.jumps:
-            powers = np.sqrt(q)[:, None] ** np.arange(1, HIGHEST_JUMP + 1) * np.array(shape.jumps)
-            tail_value, tail_slope = ramp_tails_at_one(terms)
-            in_value = in_value - np.einsum("am,mn,an->a", powers, tail_value, powers)
-            in_slope = in_slope - np.einsum("am,mn,an->a", powers, tail_slope, powers) / q
-        missing[terms] = float(max(np.abs(in_value / full_value).max(), np.abs(in_slope / full_slope).max()))
-    return missing
+    scale = np.stack([value**2 @ rule.weights, slope**2 @ rule.weights])
+    jumps = shape.jump_sizes(np.sqrt(q))
+    order = np.arange(1, len(shape.jumps) + 1)
+    worst = dict.fromkeys((t for t in _LADDER if t <= size), 0.0)
+    for rho in (1.0, -1.0):
+        # At rho = -1 the second input is the mirror image of the first, and so are the nodes.
+        mirrored = slice(None) if rho > 0 else slice(None, None, -1)
+        full = np.stack([(f * f[:, mirrored]) @ rule.weights for f in (value, slope)])
+        partial_value = np.cumsum(squares * rho**k, axis=1)
+        partial_slope = np.cumsum(squares * k * rho ** (k + 1), axis=1) / q[:, None]
+        for terms in worst:
+            error = full - np.stack([partial_value[:, terms - 1], partial_slope[:, terms - 1]])
+            if shape.jumps:
+                # A ramp of order m has the orders k of its own parity only, k - m odd.
+                tails = (tail[: len(order), : len(order)] for tail in ramp_tails_at_one(terms))
+                sides = jumps * rho ** (order + 1), jumps * rho**order / q[:, None]
+                for i, (tail, side) in enumerate(zip(tails, sides, strict=True)):
+                    error[i] -= np.einsum("am,mn,an->a", side, tail, jumps)
+            worst[terms] = max(worst[terms], float(np.abs(error / scale).max()))
+    return worst
