@@ -38,20 +38,22 @@ def shared_data(path, points, width, depth, n_in=100):
     rng = np.random.default_rng(0)
     widths = (n_in, *(width,) * depth, 1)
     weights = {
-        f"w{l}": rng.standard_normal((a, b)).astype(np.float32)
-        for l, (a, b) in enumerate(pairwise(widths))
+        f"w{l}": rng.standard_normal((a, b)).astype(np.float32) for l, (a, b) in enumerate(pairwise(widths))
     }
     np.savez(path, x=rng.standard_normal((points, n_in)).astype(np.float32), **weights)
 
 
-def kernels(points, width, depth, turns, folder):
+def kernels(points, width, depth, turns, rivals_named, folder):
     """Each peer against this library, in turns: first call with compilation, then repeated calls."""
     data = str(folder / "data.npz")
     shared_data(data, points, width, depth)
     print(f"\nempirical NTK, {depth}x{width} ReLU, {points} points, float32")
-    rivals = [(name, peers.peer_python(name), "peer_empirical.py", i) for name, i in NEURAL_TANGENTS]
-    rivals += [("torch.func", sys.executable, "torch_empirical.py", i) for i in TORCH]
-    for name, python, script, implementation in rivals:
+    rivals = [(name, name, "peer_empirical.py", i) for name, i in NEURAL_TANGENTS]
+    rivals += [("torch.func", None, "torch_empirical.py", i) for i in TORCH]
+    for name, environment, script, implementation in rivals:
+        if rivals_named not in f"{name} {implementation}":
+            continue
+        python = sys.executable if environment is None else peers.peer_python(environment)
         with Contestant(sys.executable, "own_empirical.py") as own, Contestant(python, script) as peer:
             own.ask("prepare", data=data)
             peer.ask("prepare", data=data, implementation=implementation)
@@ -104,11 +106,12 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--networks", type=int, default=256)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rivals", default="", help="only rivals whose name contains this")
     parser.add_argument("--only", choices=("kernels", "ensembles"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.only != "ensembles":
-            kernels(options.points, options.width, options.depth, options.turns, Path(folder))
+            kernels(options.points, options.width, options.depth, options.turns, options.rivals, Path(folder))
         if options.only != "kernels":
             ensembles(options.networks, options.steps, options.turns, Path(folder))
 

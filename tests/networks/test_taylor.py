@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from brute_force import flatten, hessian, jacobian, third
 
 import finitewidth as fw
+from dense_derivatives import flatten, hessian, jacobian, third
 from tolerances import assert_close
 
 

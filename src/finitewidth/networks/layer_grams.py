@@ -17,6 +17,9 @@ from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP, Affine, Params
 
+_SMALLEST_IN_STRIPS = 256
+_STRIPS = 4
+
 
 class Factors(NamedTuple):
     """Both factors of every layer's gradient at a set of inputs."""
@@ -46,7 +49,7 @@ def layer_kernels(net: MLP, rates: Params, left: Factors, right: Factors) -> Par
     identity = jnp.eye(net.n_out, dtype=left.inputs[0].dtype)[:, :, None, None]
     layers = []
     for l, rate in enumerate(rates):
-        inputs = left.inputs[l] @ right.inputs[l].T
+        inputs = _gram(left.inputs[l], right.inputs[l])
         if l < net.depth - 1:
             deltas = _products(left.deltas[l], right.deltas[l])
         else:
@@ -60,8 +63,20 @@ def _products(
 ) -> Float[Array, "out out n1 n2"]:
     """Inner products of all pairs, as one matrix product."""
     (n_out, n1, fan), n2 = left.shape, right.shape[1]
-    flat = left.reshape(n_out * n1, fan) @ right.reshape(n_out * n2, fan).T
+    rows = left.reshape(n_out * n1, fan)
+    flat = _gram(rows, rows if right is left else right.reshape(n_out * n2, fan))
     return flat.reshape(n_out, n1, n_out, n2).swapaxes(1, 2)
+
+
+def _gram(left: Float[Array, "n1 f"], right: Float[Array, "n2 f"]) -> Float[Array, "n1 n2"]:
+    """Inner products of rows; of a set with itself, only the upper triangle is computed, in strips."""
+    n = len(left)
+    if left is not right or n < _SMALLEST_IN_STRIPS:
+        return left @ right.T
+    size = -(-n // _STRIPS)
+    strips = [jnp.pad(left[i : i + size] @ left[i:].T, ((0, 0), (i, 0))) for i in range(0, n, size)]
+    upper = jnp.concatenate(strips)
+    return jnp.where(jnp.triu(jnp.ones((n, n), bool)), upper, upper.T)
 
 
 def bytes_per_point(net: MLP, n_in: int, itemsize: int) -> int:
