@@ -9,7 +9,12 @@ jax.config.update("jax_enable_x64", True)
 
 from finitewidth.activations import ACTIVATION_NAMES, Activation
 from finitewidth.architecture import MLP
-
+from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
+from finitewidth.prediction.bayesian import BayesianInference, evidence
+from finitewidth.prediction.curves import LossCurves, loss_curves
+from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.predict import predict
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
@@ -19,13 +24,23 @@ __all__ = [
     "ACTIVATION_NAMES",
     "MLP",
     "Activation",
+    "BayesianInference",
+    "DirectOptimization",
+    "GradientDescent",
+    "GradientFlow",
     "Kernels",
+    "LossCurves",
+    "TrainedDistribution",
+    "TrainingProblem",
     "Tuning",
     "correlation_lengths",
     "criticality",
+    "evidence",
     "fixed_point",
     "kernels",
+    "loss_curves",
     "phase_diagram",
+    "predict",
     "susceptibilities",
     "trajectory",
     "tune",

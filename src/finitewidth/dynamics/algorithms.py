@@ -27,6 +27,10 @@ class SpectralAlgorithm(eqx.Module):
         """The same algorithm with every choice made, given the largest eigenvalue."""
 
     @abstractmethod
+    def stopped(self, at: float | int) -> "SpectralAlgorithm":
+        """The same algorithm after a number of steps, or at a time."""
+
+    @abstractmethod
     def residual(self, eigenvalues: Float[Array, " n"]) -> Float[Array, " n"]:
         """Fraction of the residual that is left in each mode."""
 
@@ -46,8 +50,8 @@ class GradientDescent(SpectralAlgorithm):
         Number of steps; infinity runs to the end of training.
     """
 
-    eta: float | Literal["auto"] = eqx.field(static=True, default="auto")
-    steps: float = eqx.field(static=True, default=math.inf)
+    eta: float | int | Literal["auto"] = eqx.field(static=True, default="auto")
+    steps: float | int = eqx.field(static=True, default=math.inf)
 
     def __check_init__(self):
         if self.eta != "auto" and not (isinstance(self.eta, float | int) and 0 < self.eta < math.inf):
@@ -69,6 +73,9 @@ class GradientDescent(SpectralAlgorithm):
                 'this data. Lower it, or use eta="auto".'
             )
         return self
+
+    def stopped(self, at: float | int) -> "GradientDescent":
+        return GradientDescent(self.eta, at)
 
     def residual(self, eigenvalues):
         factor = 1 - self._step() * eigenvalues
@@ -97,7 +104,7 @@ class GradientDescent(SpectralAlgorithm):
 class GradientFlow(SpectralAlgorithm):
     """Gradient descent with infinitesimal steps, run for a time."""
 
-    time: float = eqx.field(static=True, default=math.inf)
+    time: float | int = eqx.field(static=True, default=math.inf)
 
     def __check_init__(self):
         if not self.time >= 0:
@@ -109,6 +116,9 @@ class GradientFlow(SpectralAlgorithm):
 
     def resolved(self, largest: float) -> "GradientFlow":
         return self
+
+    def stopped(self, at: float | int) -> "GradientFlow":
+        return GradientFlow(at)
 
     def residual(self, eigenvalues):
         if self.converged:
@@ -132,6 +142,9 @@ class DirectOptimization(SpectralAlgorithm):
 
     def resolved(self, largest: float) -> "DirectOptimization":
         return self
+
+    def stopped(self, at: float | int) -> "DirectOptimization":
+        raise ValueError("direct optimisation has no trajectory: use GradientDescent or GradientFlow.")
 
     def residual(self, eigenvalues):
         return jnp.where(eigenvalues > 0, 0.0, 1.0)

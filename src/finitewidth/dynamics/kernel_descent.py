@@ -3,18 +3,21 @@ r"""Training of linear models and of infinitely wide networks, in closed form.
 The outputs on the training set A obey $z_A(t) = y + U(t)\,(z_A(0)-y)$, those anywhere else
 $z_B(t) = z_B(0) - M(t)\,(z_A(0)-y)$ with the smoother
 $M(t) = \Theta_{BA}\,\Theta_{AA}^{-1}\,(1-U(t))$. Both are filters on the spectrum of $\Theta_{AA}$.
+
+A ridge r stands for a penalty $\frac r2|\theta-\theta(0)|^2$ in the loss; it replaces $\Theta_{AA}$ by
+$\Theta_{AA}+r$ in the smoother, at any time.
 """
 
 import equinox as eqx
 import jax.numpy as jnp
-import jax.scipy.linalg
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.sparse.linalg import eigsh
 
-from finitewidth.dynamics.algorithms import SpectralAlgorithm
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.cholesky import factorise
 
-_SINGULAR = 1e-13
+_DENSE = 300
 
 
 class Spectrum(eqx.Module):
@@ -30,44 +33,53 @@ class Spectrum(eqx.Module):
         return cls(jnp.maximum(eigenvalues, 0), eigenvectors)
 
     def smoother(
-        self, algorithm: SpectralAlgorithm, kernel_test_train: Float[Array, "test train"]
+        self,
+        algorithm: SpectralAlgorithm,
+        kernel_test_train: Float[Array, "test train"],
+        ridge: float = 0.0,
     ) -> Float[Array, "test train"]:
         """M(t): the map from training labels to predictions, starting from zero."""
-        gain = algorithm.gain(self.eigenvalues)
+        gain = algorithm.gain(self.eigenvalues + ridge)
         return ((kernel_test_train @ self.eigenvectors) * gain) @ self.eigenvectors.T
 
-    def residual_map(self, algorithm: SpectralAlgorithm) -> Float[Array, "train train"]:
+    def residual(self, algorithm: SpectralAlgorithm, ridge: float = 0.0) -> Float[Array, " train"]:
+        """Fraction of each mode's residual that is left on the training set."""
+        left = algorithm.residual(self.eigenvalues + ridge)
+        if ridge == 0:
+            return left
+        return (ridge + self.eigenvalues * left) / (self.eigenvalues + ridge)
+
+    def residual_map(self, algorithm: SpectralAlgorithm, ridge: float = 0.0) -> Float[Array, "train train"]:
         """U(t): what is left of the residual on the training set."""
-        return (self.eigenvectors * algorithm.residual(self.eigenvalues)) @ self.eigenvectors.T
+        return (self.eigenvectors * self.residual(algorithm, ridge)) @ self.eigenvectors.T
 
 
-def interpolator(
-    kernel: Float[Array, "train train"], kernel_test_train: Float[Array, "test train"]
+def smoother(
+    kernel: Float[Array, "train train"],
+    kernel_test_train: Float[Array, "test train"],
+    algorithm: SpectralAlgorithm,
+    ridge: float = 0.0,
 ) -> Float[Array, "test train"]:
-    """M at the end of training, by Cholesky factorisation instead of a full spectrum."""
-    factor = jax.scipy.linalg.cho_factor(kernel, lower=True)
-    return jax.scipy.linalg.cho_solve(factor, kernel_test_train.T).T
+    """M(t) for any algorithm, with its open choices made from the spectrum.
+
+    The end of training needs a Cholesky factorisation only; any other time needs the full spectrum.
+    """
+    if not ridge >= 0:
+        raise ValueError(f"ridge must be zero or more, got {ridge}.")
+    if not algorithm.converged:
+        spectrum = Spectrum.of(kernel)
+        algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
+        return spectrum.smoother(algorithm, kernel_test_train, ridge)
+    if isinstance(algorithm, GradientDescent) and algorithm.eta != "auto":
+        algorithm.resolved(largest_eigenvalue(kernel) + ridge)
+    factor = factorise(kernel, ridge, "the training NTK")
+    return jnp.asarray(factor.solve(kernel_test_train.T).T)
 
 
-def extreme_eigenvalues(kernel: Float[Array, "n n"]) -> tuple[float, float]:
-    """Smallest and largest eigenvalue."""
+def largest_eigenvalue(kernel: Float[Array, "n n"]) -> float:
+    """Largest eigenvalue, by Lanczos iteration unless the matrix is small."""
     matrix = np.asarray(kernel)
-    if len(matrix) <= 500:
-        values = np.linalg.eigvalsh(matrix)
-        return float(values[0]), float(values[-1])
-    start = np.random.default_rng(0).normal(size=len(matrix))
-    top = float(eigsh(matrix, k=1, v0=start, return_eigenvectors=False)[0])
-    bottom = top - float(
-        eigsh(top * np.eye(len(matrix)) - matrix, k=1, v0=start, return_eigenvectors=False, tol=1e-3)[0]
-    )
-    return bottom, top
-
-
-def nearly_equal_pair(kernel: Float[Array, "n n"]) -> tuple[int, int] | None:
-    """Two points that the kernel cannot tell apart, if there are any."""
-    matrix = np.asarray(kernel, dtype=float)
-    scale = np.sqrt(np.diag(matrix))
-    gap = 1 - np.abs(matrix / np.outer(scale, scale))
-    np.fill_diagonal(gap, np.inf)
-    i, j = np.unravel_index(np.argmin(gap), gap.shape)
-    return (int(min(i, j)), int(max(i, j))) if gap[i, j] < _SINGULAR else None
+    if len(matrix) <= _DENSE:
+        return float(np.linalg.eigvalsh(matrix)[-1])
+    start = np.random.default_rng(0).normal(size=len(matrix)).astype(matrix.dtype)
+    return float(eigsh(matrix, k=1, v0=start, return_eigenvectors=False)[0])

@@ -8,12 +8,14 @@ $K_{BB}-K_{BA}C^{-1}K_{AB}$, and the log evidence $-\frac12 y^T C^{-1} y - \frac
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
-from finitewidth.prediction.data import as_targets
+from finitewidth.dynamics.cholesky import SingularKernelError, factorise, suggested_ridge
+from finitewidth.prediction.data import as_targets, first_duplicate
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -29,7 +31,7 @@ class BayesianInference(eqx.Module):
         Variance of the observation noise.
     """
 
-    noise: float = eqx.field(static=True, default=0.0)
+    noise: float | int = eqx.field(static=True, default=0.0)
 
     def __check_init__(self):
         if not 0 <= self.noise < math.inf:
@@ -38,14 +40,16 @@ class BayesianInference(eqx.Module):
 
 def posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
     """Posterior mean and covariance of the noise-free outputs at the test points."""
-    factor = _factor(problem.train.nngp, inference.noise)
-    mean = problem.test_train.nngp @ jax.scipy.linalg.cho_solve(factor, problem.y)
-    half = jax.scipy.linalg.solve_triangular(factor[0], problem.test_train.nngp.T, lower=True)
-    return TrainedDistribution(mean, problem.test.nngp - half.T @ half)
+    if inference.noise == 0:
+        problem.refuse_duplicates("the training NNGP kernel", problem.train.nngp)
+    factor = factorise(problem.train.nngp, inference.noise, "the training NNGP kernel")
+    half = factor.half_solve(problem.test_train.nngp.T)
+    mean = half.T @ factor.half_solve(problem.y)
+    return TrainedDistribution(jnp.asarray(mean), problem.test.nngp - half.T @ half)
 
 
 def evidence(
-    net: MLP, x: ArrayLike, y: ArrayLike, noise: float | Float[Array, ""] = 0.0
+    net: MLP, x: ArrayLike, y: ArrayLike, noise: float | int | Float[Array, ""] = 0.0
 ) -> Float[Array, ""]:
     """Log evidence of the data under a random infinitely wide network.
 
@@ -71,13 +75,24 @@ def evidence(
     True
     """
     x = as_inputs("x", x, net)
-    y = as_targets(y, len(x), x.dtype)
-    lower, _ = factor = _factor(kernels(net, x).nngp, noise)
+    y = as_targets(y, len(x), x.dtype, "y")
+    K = kernels(net, x).nngp
+    lower, _ = factor = jax.scipy.linalg.cho_factor(K + noise * jnp.eye(len(K), dtype=K.dtype), lower=True)
     points, outputs = y.shape
     fit = jnp.sum(y * jax.scipy.linalg.cho_solve(factor, y))
     volume = 2 * jnp.sum(jnp.log(jnp.diag(lower)))
-    return -0.5 * (fit + outputs * (volume + points * math.log(2 * math.pi)))
+    log_evidence = -0.5 * (fit + outputs * (volume + points * math.log(2 * math.pi)))
+    if not isinstance(log_evidence, jax.core.Tracer):
+        _refuse_singular(x, K, noise, log_evidence)
+    return log_evidence
 
 
-def _factor(K: Float[Array, "n n"], noise: float | Float[Array, ""]) -> tuple[Float[Array, "n n"], bool]:
-    return jax.scipy.linalg.cho_factor(K + noise * jnp.eye(len(K), dtype=K.dtype), lower=True)
+def _refuse_singular(x: Array, K: Array, noise: float | int | Array, log_evidence: Array) -> None:
+    pair = first_duplicate(x) if noise == 0 else None
+    if pair is None and bool(jnp.isfinite(log_evidence)):
+        return
+    who = f": points {pair[0]} and {pair[1]} of x are equal" if pair else " to rounding"
+    raise SingularKernelError(
+        f"the NNGP kernel is singular{who}, so the evidence is not defined at noise={float(noise):.1g}; "
+        f"pass a larger noise, say {suggested_ridge(K):.1g}."
+    )

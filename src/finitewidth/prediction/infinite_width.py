@@ -12,23 +12,24 @@ from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.kernel_descent import (
-    Spectrum,
-    extreme_eigenvalues,
-    interpolator,
-    nearly_equal_pair,
-)
-from finitewidth.prediction.data import as_targets
+from finitewidth.dynamics.cholesky import SingularKernelError, suggested_ridge, symmetric_product
+from finitewidth.dynamics.kernel_descent import smoother
+from finitewidth.prediction.data import Start, as_targets, first_duplicate, starting_outputs, warn_of_few_rows
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import Kernels, kernels
 
 
 class TrainingProblem(NamedTuple):
-    """A network and its data, with all kernels that a prediction needs."""
+    """A network and its data, with all kernels that a prediction needs.
+
+    Compute it once to ask for several predictions, loss curves or certificates.
+    """
 
     net: MLP
+    x_train: Float[Array, "train d"]
     y: Float[Array, "train out"]
+    x_test: Float[Array, "test d"]
     train: Kernels
     test_train: Kernels
     test: Kernels
@@ -43,50 +44,38 @@ class TrainingProblem(NamedTuple):
                 f"x_train has {x_train.shape[1]} features and x_test has {x_test.shape[1]}; they must agree."
             )
         y = as_targets(y_train, len(x_train), x_train.dtype)
-        return cls(net, y, kernels(net, x_train), kernels(net, x_test, x_train), kernels(net, x_test))
+        warn_of_few_rows(y)
+        return cls(
+            net, x_train, y, x_test, kernels(net, x_train), kernels(net, x_test, x_train), kernels(net, x_test)
+        )
 
-
-def smoother(problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: float = 0.0) -> Float[Array, "test train"]:
-    """M(t) on the test points, with the algorithm's open choices made from the spectrum."""
-    theta = problem.train.ntk + ridge * jnp.eye(len(problem.y), dtype=problem.train.ntk.dtype)
-    smallest, largest = extreme_eigenvalues(theta)
-    algorithm = algorithm.resolved(largest)
-    if not algorithm.converged:
-        return Spectrum.of(theta).smoother(algorithm, problem.test_train.ntk)
-    _refuse_singular(theta, smallest, largest)
-    return interpolator(theta, problem.test_train.ntk)
+    def refuse_duplicates(self, which: str, kernel: Float[Array, "train train"]) -> None:
+        """Say which training points are equal; rounding may hide it from the kernel."""
+        pair = first_duplicate(self.x_train)
+        if pair is not None:
+            raise SingularKernelError(
+                f"{which} is singular: training points {pair[0]} and {pair[1]} are equal. "
+                f"Remove one, or pass ridge (or noise) > 0, say {suggested_ridge(kernel):.1g}."
+            )
 
 
 def trained_distribution(
     problem: TrainingProblem,
     algorithm: SpectralAlgorithm,
     *,
-    initial: tuple[Array, Array] | None = None,
+    initial: Start | None = None,
     ridge: float = 0.0,
 ) -> TrainedDistribution:
     """Mean and covariance of the trained outputs.
 
-    `initial` holds the outputs (train, test) of a given starting function; without it the start is
-    random, with zero mean and covariance K.
+    `initial` is a given starting function, or its outputs on the training and the test points; without
+    it the start is random, with zero mean and covariance K.
     """
-    M = smoother(problem, algorithm, ridge)
+    if algorithm.converged and ridge == 0:
+        problem.refuse_duplicates("the training NTK", problem.train.ntk)
+    M = smoother(problem.train.ntk, problem.test_train.ntk, algorithm, ridge)
     if initial is not None:
-        at_train, at_test = (jnp.asarray(f).reshape(-1, problem.y.shape[1]) for f in initial)
-        mean = at_test + M @ (problem.y - at_train)
-        return TrainedDistribution(mean, jnp.zeros_like(problem.test.nngp))
-    K_BA_MT = problem.test_train.nngp @ M.T
-    covariance = problem.test.nngp - K_BA_MT - K_BA_MT.T + M @ problem.train.nngp @ M.T
-    return TrainedDistribution(M @ problem.y, (covariance + covariance.T) / 2)
-
-
-def _refuse_singular(theta: Float[Array, "train train"], smallest: float, largest: float) -> None:
-    eps = float(jnp.finfo(theta.dtype).eps)
-    if smallest > len(theta) * eps * largest:
-        return
-    pair = nearly_equal_pair(theta)
-    who = f"training points {pair[0]} and {pair[1]} are the same to it" if pair else "no two points coincide"
-    raise ValueError(
-        f"the training NTK is singular (eigenvalues {smallest:.3g} to {largest:.3g}; {who}): training to the end "
-        "has no unique answer. Remove duplicates, stop after finitely many steps, or pass ridge > 0, "
-        f"say ridge={1e-6 * largest:.1g}."
-    )
+        at_train, at_test = starting_outputs(initial, problem.x_train, problem.x_test, problem.y.shape[1])
+        return TrainedDistribution(at_test + M @ (problem.y - at_train), jnp.zeros_like(problem.test.nngp))
+    spread = symmetric_product(M, problem.train.nngp, problem.test_train.nngp)
+    return TrainedDistribution(M @ problem.y, problem.test.nngp + spread)

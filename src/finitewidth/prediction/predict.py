@@ -1,10 +1,9 @@
 """`predict`: the distribution of trained networks."""
 
-from jaxtyping import Array
-
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.prediction.bayesian import BayesianInference, posterior
+from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
 from finitewidth.statistics.inputs import ArrayLike
@@ -18,8 +17,8 @@ def predict(
     algorithm: SpectralAlgorithm | BayesianInference | None = None,
     order: int = 0,
     *,
-    initial: tuple[Array, Array] | None = None,
-    ridge: float = 0.0,
+    initial: Start | None = None,
+    ridge: float | int = 0.0,
 ) -> TrainedDistribution:
     """Distribution, over initialisations, of the trained network's outputs at the test points.
 
@@ -37,10 +36,15 @@ def predict(
     order
         0 for infinite width.
     initial
-        Outputs on the training and the test points of a given starting function, instead of a
-        random one.
+        A given starting function instead of a random one, or its outputs on (x_train, x_test).
     ridge
-        Added to the diagonal of the training NTK.
+        Added to the diagonal of the training NTK: the strength r of a penalty r/2 |theta - theta(0)|^2
+        on the distance that the parameters move.
+
+    Returns
+    -------
+    TrainedDistribution
+        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`.
 
     Examples
     --------
@@ -55,5 +59,7 @@ def predict(
         raise ValueError(f"order must be 0 (infinite width), got {order}.")
     problem = TrainingProblem.of(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
+        if ridge != 0 or initial is not None:
+            raise ValueError("ridge and initial belong to gradient descent; Bayesian inference takes noise only.")
         return posterior(problem, algorithm)
     return trained_distribution(problem, algorithm or GradientDescent(), initial=initial, ridge=ridge)
