@@ -12,8 +12,8 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 Matrix = np.ndarray | Array
 
-# A kernel whose condition number exceeds this fraction of 1/eps has no digits left to solve with.
-_LOST = 0.1
+# Below this multiple of eps a reciprocal condition number leaves no digits to solve with.
+_LOST = 4.0
 
 
 class SingularKernelError(ValueError):
@@ -110,11 +110,11 @@ def _singular_sentence(matrix: np.ndarray, ridge: float, reciprocal: float, name
         reason = f"points {pair[0]} and {pair[1]} are {'equal' if pair[2] > 0 else 'opposite'} to it"
     return (
         f"{name} is singular on these {len(matrix)} points ({reason}): the answer is not unique. "
-        f"Remove duplicates, or pass a ridge above {ridge:.1g}, say {suggested_ridge(matrix):.1g}."
+        f"Remove points that repeat others, or pass a ridge above {ridge:.1g}, say {suggested_ridge(matrix):.1g}."
     )
 
 
 def suggested_ridge(matrix: Float[Matrix, "n n"]) -> float:
     """A ridge that makes a singular kernel of this size and precision solvable."""
     matrix = np.asarray(matrix)
-    return float(100 * np.finfo(matrix.dtype).eps * len(matrix) * np.mean(np.diag(matrix)))
+    return float(10 * np.sqrt(np.finfo(matrix.dtype).eps) * np.mean(np.diag(matrix)))

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -22,7 +23,7 @@ def as_targets(y: ArrayLike, points: int, dtype: jnp.dtype, name: str = "y_train
         y = y[:, None]
     if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:
         raise ValueError(f"{name} has shape {y.shape}; {points} points need ({points},) or ({points}, outputs).")
-    bad = ~np.isfinite(np.asarray(y)).all(axis=1)
+    bad = np.zeros(points, bool) if isinstance(y, jax.core.Tracer) else ~np.isfinite(np.asarray(y)).all(axis=1)
     if bad.any():
         raise ValueError(
             f"{name} holds NaN or infinite values in {bad.sum()} of {points} rows, first in row {np.argmax(bad)}."
