@@ -3,6 +3,8 @@
 Importing the package switches JAX to 64-bit floating point; arrays passed in as float32 stay so.
 """
 
+import importlib
+
 import jax
 
 jax.config.update("jax_enable_x64", True)
@@ -35,6 +37,7 @@ __all__ = [
     "Tuning",
     "correlation_lengths",
     "criticality",
+    "estimators",
     "evidence",
     "fixed_point",
     "kernels",
@@ -45,3 +48,10 @@ __all__ = [
     "trajectory",
     "tune",
 ]
+
+
+def __getattr__(name: str):
+    # scikit-learn takes a second to import; only those who use the estimators wait for it.
+    if name == "estimators":
+        return importlib.import_module("finitewidth.prediction.estimators")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,8 @@ A ridge r stands for a penalty $\frac r2|\theta-\theta(0)|^2$ in the loss; it re
 $\Theta_{AA}+r$ in the smoother, at any time.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ from jaxtyping import Array, Float
 from scipy.sparse.linalg import eigsh
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import factorise
+from finitewidth.dynamics.cholesky import Cholesky, factorise
 
 _DENSE = 300
 
@@ -32,48 +34,56 @@ class Spectrum(eqx.Module):
         eigenvalues, eigenvectors = jnp.linalg.eigh(kernel)
         return cls(jnp.maximum(eigenvalues, 0), eigenvectors)
 
-    def smoother(
-        self,
-        algorithm: SpectralAlgorithm,
-        kernel_test_train: Float[Array, "test train"],
-        ridge: float = 0.0,
-    ) -> Float[Array, "test train"]:
-        """M(t): the map from training labels to predictions, starting from zero."""
-        gain = algorithm.gain(self.eigenvalues + ridge)
-        return ((kernel_test_train @ self.eigenvectors) * gain) @ self.eigenvectors.T
-
-    def residual(self, algorithm: SpectralAlgorithm, ridge: float = 0.0) -> Float[Array, " train"]:
+    def residual(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[Array, " train"]:
         """Fraction of each mode's residual that is left on the training set."""
         left = algorithm.residual(self.eigenvalues + ridge)
         if ridge == 0:
             return left
         return (ridge + self.eigenvalues * left) / (self.eigenvalues + ridge)
 
-    def residual_map(self, algorithm: SpectralAlgorithm, ridge: float = 0.0) -> Float[Array, "train train"]:
+    def residual_map(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[Array, "train train"]:
         """U(t): what is left of the residual on the training set."""
         return (self.eigenvectors * self.residual(algorithm, ridge)) @ self.eigenvectors.T
 
 
-def smoother(
-    kernel: Float[Array, "train train"],
-    kernel_test_train: Float[Array, "test train"],
-    algorithm: SpectralAlgorithm,
-    ridge: float = 0.0,
-) -> Float[Array, "test train"]:
-    """M(t) for any algorithm, with its open choices made from the spectrum.
+class SpectralFilter(NamedTuple):
+    """A partly trained model: the gain of each eigenmode."""
 
-    The end of training needs a Cholesky factorisation only; any other time needs the full spectrum.
+    eigenvectors: Float[Array, "train train"]
+    gain: Float[Array, " train"]
+
+    def solve(self, right: Float[Array, "train k"]) -> Float[Array, "train k"]:
+        r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""
+        return self.eigenvectors @ (self.gain[:, None] * (self.eigenvectors.T @ right))
+
+
+def training_filter(
+    kernel: Float[Array, "train train"], algorithm: SpectralAlgorithm, ridge: float | int = 0.0
+) -> Cholesky | SpectralFilter:
+    r"""What training does with the labels: `solve` applies $(\Theta_{AA}+r)^{-1}(1-U(t))$.
+
+    The end of training needs a Cholesky factorisation only; any other time needs the full spectrum,
+    from which the algorithm's open choices are made.
     """
     if not ridge >= 0:
         raise ValueError(f"ridge must be zero or more, got {ridge}.")
     if not algorithm.converged:
         spectrum = Spectrum.of(kernel)
         algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
-        return spectrum.smoother(algorithm, kernel_test_train, ridge)
+        return SpectralFilter(spectrum.eigenvectors, algorithm.gain(spectrum.eigenvalues + ridge))
     if isinstance(algorithm, GradientDescent) and algorithm.eta != "auto":
         algorithm.resolved(largest_eigenvalue(kernel) + ridge)
-    factor = factorise(kernel, ridge, "the training NTK")
-    return jnp.asarray(factor.solve(kernel_test_train.T).T)
+    return factorise(kernel, ridge, "the training NTK")
+
+
+def smoother(
+    kernel: Float[Array, "train train"],
+    kernel_test_train: Float[Array, "test train"],
+    algorithm: SpectralAlgorithm,
+    ridge: float | int = 0.0,
+) -> Float[Array, "test train"]:
+    """M(t): the map from training labels to predictions, starting from zero."""
+    return jnp.asarray(training_filter(kernel, algorithm, ridge).solve(kernel_test_train.T)).T
 
 
 def largest_eigenvalue(kernel: Float[Array, "n n"]) -> float:
