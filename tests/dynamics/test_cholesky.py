@@ -24,6 +24,16 @@ def test_solves_inverts_and_keeps_the_precision(kernel, rng):
     assert_close(factor.log_determinant(), np.linalg.slogdet(shifted)[1], tolerance)
 
 
+@pytest.mark.parametrize("n", [128, 129, 300])
+def test_blocks_make_the_same_factor(rng, n):
+    x = rng.normal(size=(n, n + 5))
+    kernel = x @ x.T / n + np.eye(n)
+    assert_close(np.triu(factorise(kernel).upper).T, np.linalg.cholesky(kernel))
+    kernel[0, -1] = kernel[-1, 0] = 9.0
+    with pytest.raises(SingularKernelError, match="not positive definite"):
+        factorise(kernel)
+
+
 def test_leaves_its_argument_alone(kernel):
     before = kernel.copy()
     factorise(kernel, ridge=1.0)

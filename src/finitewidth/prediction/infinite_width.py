@@ -7,6 +7,7 @@ $K_{BB} - M K_{AB} - K_{BA} M^T + M K_{AA} M^T$.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -45,9 +46,9 @@ class TrainingProblem(NamedTuple):
             )
         y = as_targets(y_train, len(x_train), x_train.dtype)
         warn_of_few_rows(y)
-        return cls(
-            net, x_train, y, x_test, kernels(net, x_train), kernels(net, x_test, x_train), kernels(net, x_test)
-        )
+        every = kernels(net, x_train), kernels(net, x_test, x_train), kernels(net, x_test)
+        # What follows is LAPACK; its threads and those of a kernel still under way would fight for the cores.
+        return cls(net, x_train, y, x_test, *jax.block_until_ready(every))
 
     def refuse_duplicates(self, which: str, kernel: Float[Array, "train train"]) -> None:
         """Say which training points are equal; rounding may hide it from the kernel."""
