@@ -19,11 +19,12 @@ lint: .venv/.dev
 	$(BIN)/lint-imports
 
 docs: .venv/.dev  ## the book, as a static site in site/
-	$(BIN)/python docs/ledger.py --scale quick
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/ledger.py --scale quick --reuse
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 claims: .venv/.core  ## every claim at full scale: the figures of the book
-	$(BIN)/finitewidth lab run --all --scale full --out docs/lab-full
+	$(BIN)/finitewidth lab run --all --scale full --out build/lab-full
+	$(BIN)/python docs/ledger.py --scale full --records build/lab-full
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/kernels.py

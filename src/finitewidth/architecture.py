@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
@@ -94,9 +94,10 @@ class MLP(eqx.Module):
                 f"{name} has shape {array.shape}; give one number, or {self.depth} of them "
                 f"(one per affine layer of {len(self.hidden)} hidden layers)."
             )
-        if not isinstance(array, jax.core.Tracer):
-            low = array <= 0 if positive else array < 0
-            if bool(jnp.any(low)) or not bool(jnp.all(jnp.isfinite(array))):
+        if not isinstance(array, Tracer):
+            numbers = np.asarray(array)
+            allowed = numbers > 0 if positive else numbers >= 0
+            if not (allowed & np.isfinite(numbers)).all():
                 bound = "positive" if positive else "zero or positive"
                 raise ValueError(f"{name} must be finite and {bound}, got {value}.")
         return jnp.broadcast_to(array, (self.depth,))

@@ -8,6 +8,7 @@ with both equal to one; since $g'-h=\langle\sigma\sigma''\rangle$, that is a con
 """
 
 import functools
+import math
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -16,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from finitewidth.activations import Activation
 from finitewidth.expectations.kinks import value_and_slope
@@ -106,13 +107,12 @@ def _at_finite_variance(activation: Activation, imbalance: np.ndarray) -> Iterat
     log_grid = np.log(_GRID)
     resolved = np.abs(imbalance) > 1e-9
     for i in np.flatnonzero((np.diff(np.sign(imbalance)) != 0) & resolved[:-1] & resolved[1:]):
-        K_star = float(np.exp(brentq(imbalance_at, log_grid[i], log_grid[i + 1], xtol=1e-14)))
+        crossing = root_scalar(imbalance_at, bracket=log_grid[i : i + 2], xtol=1e-14)
+        K_star = math.exp(crossing.root)
         response = layer_response(activation, jnp.asarray(K_star))
         C_W = float(1 / response.h)
         C_b = K_star - C_W * float(response.g)
-        yield CriticalPoint(
-            "half-stable", C_b, C_W, K_star, "the variance reaches K* from one side only"
-        )
+        yield CriticalPoint("half-stable", C_b, C_W, K_star, "the variance reaches K* from one side only")
 
 
 def _none(reason: str) -> CriticalPoint:

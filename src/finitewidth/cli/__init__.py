@@ -4,17 +4,19 @@ import typer
 
 from finitewidth.cli.console import fail
 from finitewidth.cli.kernel import kernel
+from finitewidth.cli.lab import lab
 from finitewidth.cli.tune import tune
 
 app = typer.Typer(
     name="finitewidth",
-    help="The distribution of trained networks: kernels, critical initialisation, and every theorem as a check.",
+    help="The distribution of trained networks: kernels, critical points, and every theorem as a check.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(tune)
 app.command()(kernel)
+app.add_typer(lab)
 
 
 def main() -> None:

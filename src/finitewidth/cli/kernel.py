@@ -22,9 +22,7 @@ def kernel(
     hidden: Annotated[str, typer.Option(help="Hidden layers: 512x10 (ten of 512) or 128,64,32.")],
     out: Annotated[Path, typer.Option(help="Where to write the .npz file.")],
     activation: Annotated[str, typer.Option(help="Name of the activation.")] = "relu",
-    test: Annotated[
-        Path | None, typer.Option(help="Test inputs: the kernel is then test by inputs.")
-    ] = None,
+    test: Annotated[Path | None, typer.Option(help="Test inputs: the kernel is then test by inputs.")] = None,
     bias_variance: Annotated[
         float | None, typer.Option("--C-b", help="Bias variance; critical by default.")
     ] = None,

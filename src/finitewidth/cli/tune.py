@@ -58,7 +58,9 @@ def tune(
 
 def _print(advice: Tuning, code: str) -> None:
     net = advice.net
-    table = Table(title=f"{net.activation.name}, depth {net.depth}, width {net.hidden[0] if net.hidden else '-'}")
+    table = Table(
+        title=f"{net.activation.name}, depth {net.depth}, width {net.hidden[0] if net.hidden else '-'}"
+    )
     table.add_column("what")
     table.add_column("value", justify="right")
     table.add_column("why")
@@ -68,7 +70,9 @@ def _print(advice: Tuning, code: str) -> None:
     table.add_row("", "", advice.reason)
     table.add_row("lambda_b", _range(net.lambda_b), "bias learning rates, first to last layer")
     table.add_row("lambda_W", _range(net.lambda_W), "weight learning rates times fan-in: equal NTK shares")
-    table.add_row("largest eta", f"{advice.eta_max:.4g}", f"2 / lambda_max of the NTK, {points}, sum of squares")
+    table.add_row(
+        "largest eta", f"{advice.eta_max:.4g}", f"2 / lambda_max of the NTK, {points}, sum of squares"
+    )
     table.add_row("depth / width", f"{advice.aspect_ratio:.3g}", advice.verdict)
     output.print(table)
     signals = Table(title="At the last layer, infinite width")

@@ -110,9 +110,9 @@ class Gelu(ExactLaw):
         root = jnp.sqrt(determinant)
         both_positive = 0.25 + jnp.arctan2(k, root) / (2 * math.pi)
         value = k * both_positive + (q_a * q_b * root + k**2 / root) / (2 * math.pi * total)
-        slope = both_positive + (k / root) * (
-            1 + (2 - q_a * q_b + k**2 / determinant) / total
-        ) / (2 * math.pi)
+        slope = both_positive + (k / root) * (1 + (2 - q_a * q_b + k**2 / determinant) / total) / (
+            2 * math.pi
+        )
         return Averages(value, slope)
 
 

@@ -33,9 +33,7 @@ class PairLaw(eqx.Module):
         """What `pair` needs to know about each input, given its variance q."""
 
     @abstractmethod
-    def pair(
-        self, rows: PyTree, columns: PyTree, k: Float[Array, "rows columns"]
-    ) -> Averages:
+    def pair(self, rows: PyTree, columns: PyTree, k: Float[Array, "rows columns"]) -> Averages:
         """Averages for every pair of a row input and a column input with covariance k."""
 
     @abstractmethod

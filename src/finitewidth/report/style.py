@@ -1,21 +1,28 @@
 """One look for every figure: lines are theory, points with error bars are measured."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+Points = np.ndarray | Sequence[float]
 
 PALETTE = ("#1f5f8b", "#d1603d", "#3a8f6a", "#8a5a9e", "#c2932b", "#5d6b77")
 GREY = "#6b7580"
 DPI = 150
 ERROR_BARS = 2.0
 
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "mathtext.fontset": "cm",
@@ -30,7 +37,7 @@ _SETTINGS = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "axes.prop_cycle": mpl.cycler(color=PALETTE),
+    "axes.prop_cycle": cycler(color=PALETTE),
     "grid.color": "#e4e8eb",
     "grid.linewidth": 0.7,
     "xtick.color": "#555c63",
@@ -54,21 +61,19 @@ def house_style() -> Iterator[None]:
 
 def panels(title: str, count: int = 1) -> tuple[Figure, list[Axes]]:
     """A titled figure with panels side by side."""
-    figure = Figure(figsize=(6.4, 4.3) if count == 1 else (5.2 * count, 4.3), layout="constrained")
+    engine = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+    figure = Figure(figsize=(6.4, 4.3) if count == 1 else (5.2 * count, 4.3), layout=engine)
     figure.suptitle(title, x=0.02, ha="left")
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # pyright: ignore[reportOptionalMemberAccess]
     axes = figure.subplots(1, count, squeeze=False)
     return figure, list(axes[0])
 
 
-def theory_line(axes: Axes, x: np.ndarray, y: np.ndarray, color: str, label: str | None = None, dash: str = "-"):
+def theory_line(axes: Axes, x: Points, y: Points, color: str, label: str | None = None, dash: str = "-"):
     """A predicted curve."""
     axes.plot(x, y, dash, color=color, lw=1.7, label=label, zorder=2)
 
 
-def measured_points(
-    axes: Axes, x: np.ndarray, value: np.ndarray, sem: np.ndarray, color: str, label: str | None = None
-):
+def measured_points(axes: Axes, x: Points, value: Points, sem: Points, color: str, label: str | None = None):
     """Measured points with error bars of two standard errors."""
     axes.errorbar(
         x,
@@ -86,15 +91,42 @@ def measured_points(
     )
 
 
-def legend(axes: Axes, measured: str = "networks", **options) -> None:
+def legend(
+    axes: Axes,
+    measured: str = "networks",
+    theory: str = "theory",
+    *,
+    color: str = GREY,
+    point_color: str = GREY,
+    error_bars: bool = True,
+    **options,
+) -> None:
     """The curves by name, then what lines and points mean."""
     handles, labels = axes.get_legend_handles_labels()
     handles += [
-        Line2D([], [], color=GREY, lw=1.7),
-        Line2D([], [], color=GREY, marker="o", ls="", ms=4.6, mfc="white", mew=1.3),
+        Line2D([], [], color=color, lw=1.7),
+        Line2D([], [], color=point_color, marker="o", ls="", ms=4.6, mfc="white", mew=1.3),
     ]
-    labels += ["theory", f"{measured}, ±2 s.e."]
+    labels += [theory, measured + (", ±2 s.e." if error_bars else "")]
     axes.legend(handles, labels, **options)
+
+
+def legend_beside(axes: Axes, measured: str = "networks", theory: str = "theory") -> None:
+    """The same legend to the right of the panel, for panels full of curves."""
+    legend(axes, measured, theory, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def plain_ticks(axis: Axis, values: Sequence[float] | None = None) -> None:
+    """Label a logarithmic axis of less than two decades with numbers instead of powers of ten."""
+    locator = LogLocator(subs=(1.0, 2.0, 5.0)) if values is None else FixedLocator(list(values))
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def whole_ticks(axis: Axis) -> None:
+    """Label an axis that counts with whole numbers."""
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def save(figure: Figure, path: Path) -> None:

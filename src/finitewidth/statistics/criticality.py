@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
@@ -74,7 +75,10 @@ def susceptibilities(
 
 def _positive(name: str, value: Hyperparameter) -> Float[Array, "*n"]:
     array = jnp.asarray(value, dtype=float)
-    if not isinstance(array, jax.core.Tracer) and not bool(jnp.all((array > 0) & jnp.isfinite(array))):
+    if isinstance(array, Tracer):
+        return array
+    numbers = np.asarray(array)
+    if not (np.isfinite(numbers) & (numbers > 0)).all():
         raise ValueError(f"{name} must be finite and positive, got {value}.")
     return array
 
@@ -107,46 +111,53 @@ def _exponents(activation: Activation, point: CriticalPoint) -> DepthExponents:
     """Depth exponents from the flow near the fixed point.
 
     With D the distance from K*, one layer changes D by a D^s and the perpendicular susceptibility is
-    1 + b D^(s-1). Then D = ((s-1)|a| depth)^(-1/(s-1)), which gives every other exponent.
+    1 + b D^(s-1). Then D = ((s-1)|a| depth)^(-1/(s-1)) on the side that attracts, which gives every
+    other exponent.
     """
     nan = float("nan")
     if point.universality_class == "none":
         return DepthExponents(nan, nan, nan, nan, nan)
     if point.universality_class == "scale-invariant":
         return DepthExponents(0.0, nan, 0.0, 0.0, 1.0)
-    if point.universality_class == "K*=0":
-        side, distance, shift, h = _flow(activation, point, 1.0)
-    else:
-        flows = (_flow(activation, point, side) for side in (-1.0, 1.0))
-        side, distance, shift, h = next(f for f in flows if f.shift[0] < 0)
-    s = round(2 * np.log2(shift[0] / shift[1])) / 2
-    a = _extrapolate(shift / distance**s, distance, s)
-    b = _extrapolate((point.C_W * h - 1) / distance ** (s - 1), distance, s)
+    flow = _flow_at_zero if point.universality_class == "K*=0" else _flow_at_finite_variance
+    s, a, b = flow(activation, point)
     rate = (s - 1) * abs(a)
+    side = -np.sign(a)
+    perpendicular = -side * b / rate
     return DepthExponents(
         variance=1 / (s - 1),
-        amplitude=side * rate ** (-1 / (s - 1)),
+        amplitude=float(side * rate ** (-1 / (s - 1))),
         parallel=s / (s - 1),
-        perpendicular=-b / rate,
-        ntk=1.0,
+        perpendicular=float(perpendicular),
+        # Every layer adds its share of order one; the first ones win where gradients grow faster.
+        ntk=float(max(1.0, -perpendicular)),
     )
 
 
 class _Flow(NamedTuple):
-    side: float  # +1 above the fixed point, -1 below
-    distance: np.ndarray
-    shift: np.ndarray  # change of the distance in one layer; negative where the point attracts
-    h: np.ndarray
+    s: float
+    a: float
+    b: float
 
 
-def _flow(activation: Activation, point: CriticalPoint, side: float) -> _Flow:
-    distance = max(point.K_star, 1.0) * np.array([1e-3, 5e-4, 2.5e-4, 1.25e-4])
-    K = point.K_star + side * distance
+def _flow_at_finite_variance(activation: Activation, point: CriticalPoint) -> _Flow:
+    """a = C_W g''/2 and b = C_W h', for D positive above the fixed point."""
+    K = jnp.asarray(point.K_star)
+    _, slopes = jax.jvp(lambda K: layer_response(activation, K), (K,), (jnp.ones_like(K),))
+    return _Flow(2.0, point.C_W * float(slopes.g_prime) / 2, point.C_W * float(slopes.h))
+
+
+def _flow_at_zero(activation: Activation, point: CriticalPoint) -> _Flow:
+    """The power s is 2 for smooth activations and 3/2 with a kink, so it is read off small variances."""
+    K = np.array([1e-3, 5e-4, 2.5e-4, 1.25e-4])
     response = layer_response(activation, jnp.asarray(K))
-    shift = side * (point.C_b + point.C_W * np.asarray(response.g) - K)
-    return _Flow(side, distance, shift, np.asarray(response.h))
+    shift = point.C_W * np.asarray(response.g) + point.C_b - K
+    s = round(2 * np.log2(shift[0] / shift[1])) / 2
+    a = _extrapolate(shift / K**s, K ** (s - 1))
+    b = _extrapolate((point.C_W * np.asarray(response.h) - 1) / K ** (s - 1), K ** (s - 1))
+    return _Flow(s, a, b)
 
 
-def _extrapolate(values: np.ndarray, distance: np.ndarray, s: float) -> float:
-    """Limit at zero distance of a series in powers of distance^(s - 1), or of distance when s = 2."""
-    return float(np.polynomial.polynomial.polyfit(distance ** (s - 1), values, len(values) - 1)[0])
+def _extrapolate(values: np.ndarray, distance: np.ndarray) -> float:
+    """Limit at zero distance of a power series in the distance."""
+    return float(np.polynomial.polynomial.polyfit(distance, values, len(values) - 1)[0])

@@ -1,8 +1,8 @@
 """Checks that a set of inputs can be given to a kernel."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
@@ -25,21 +25,21 @@ def as_inputs(name: str, x: ArrayLike, net: MLP) -> Float[Array, "n d"]:
         raise ValueError(f"{name} must have shape (points, features), got {x.shape}{hint}.")
     if 0 in x.shape:
         raise ValueError(f"{name} is empty: its shape is {x.shape}.")
-    if not isinstance(x, jax.core.Tracer):
-        _check_values(name, x, net)
+    if not isinstance(x, Tracer):
+        _check_values(name, np.asarray(x), net)
     return x
 
 
-def _check_values(name: str, x: Float[Array, "n d"], net: MLP) -> None:
-    finite = np.asarray(jnp.all(jnp.isfinite(x), axis=1))
+def _check_values(name: str, x: Float[np.ndarray, "n d"], net: MLP) -> None:
+    finite = np.isfinite(x).all(axis=1)
     if not finite.all():
         raise ValueError(
-            f"{name} holds NaN or infinite values in {np.sum(~finite)} of {len(finite)} rows, "
+            f"{name} holds NaN or infinite values in {np.sum(~finite)} of {finite.size} rows, "
             f"first in row {np.argmin(finite)}."
         )
-    if isinstance(net.C_b, jax.core.Tracer) or float(net.C_b[0]) > 0:
+    if isinstance(net.C_b, Tracer) or np.asarray(net.C_b)[0] > 0:
         return
-    dead = ~np.asarray(jnp.any(x != 0, axis=1))
+    dead = ~x.any(axis=1)
     if dead.any():
         raise ValueError(
             f"{name} has a zero vector in row {np.argmax(dead)} ({np.sum(dead)} in all): with C_b = 0 in "

@@ -17,6 +17,7 @@ from finitewidth.critical_point import critical_point, layer_response
 
 _SMALLEST, _LARGEST = 1e-12, 1e8
 _CRITICAL_BAND = 1e-6
+_CRITICAL_RATE = 1e-10
 
 
 class PhaseDiagram(NamedTuple):
@@ -43,8 +44,7 @@ class PhaseDiagram(NamedTuple):
     @property
     def correlation_length(self) -> Float[np.ndarray, "biases weights"]:
         """Layers over which the difference of two inputs changes by a factor e."""
-        with np.errstate(divide="ignore"):
-            return 1 / np.abs(np.log(self.chi_perpendicular))
+        return _lengths(self.chi_perpendicular)
 
 
 class CorrelationLengths(NamedTuple):
@@ -72,9 +72,8 @@ def correlation_lengths(activation: str | Activation, C_b: float, C_W: float) ->
     """Depth scales 1/|log chi| at the fixed point; infinite at criticality."""
     K_star = fixed_point(activation, C_b, C_W)
     response = layer_response(as_activation(activation), jnp.asarray(np.clip(K_star, _SMALLEST, _LARGEST)))
-    with np.errstate(divide="ignore"):
-        lengths = 1 / np.abs(np.log(C_W * np.array([float(response.g_prime), float(response.h)])))
-    return CorrelationLengths(*(float(length) for length in lengths))
+    chi = C_W * np.array([float(response.g_prime), float(response.h)])
+    return CorrelationLengths(*(float(length) for length in _lengths(chi)))
 
 
 def phase_diagram(
@@ -112,6 +111,13 @@ def phase_diagram(
     return PhaseDiagram(
         activation, C_b, C_W, K_star, weights * np.asarray(response.g_prime), weights * np.asarray(response.h)
     )
+
+
+def _lengths(chi: np.ndarray) -> np.ndarray:
+    """1/|log chi|; infinite where chi is one up to the rounding of the fixed point, zero where it vanishes."""
+    with np.errstate(divide="ignore"):
+        rate = np.abs(np.log(chi))
+        return np.where(rate < _CRITICAL_RATE, np.inf, 1 / rate)
 
 
 def _fixed_points(activation: Activation, C_b: np.ndarray, C_W: np.ndarray, K_start: float) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The initialisation to recommend: critical where possible, else the one that keeps gradients."""
 
-from typing import NamedTuple
+import math
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +36,7 @@ def recommended_initialisation(activation: Activation) -> Choice:
 def _edge_of_chaos(activation: Activation) -> Choice | None:
     """chi_perp = 1 at a fixed point K: C_W = 1/h(K), C_b = K - g(K)/h(K) at its first zero."""
 
-    def bias(log_K: np.ndarray) -> np.ndarray:
+    def bias(log_K):
         response = layer_response(activation, jnp.exp(jnp.asarray(log_K, dtype=float)))
         return np.exp(log_K) - np.asarray(response.g) / np.asarray(response.h)
 
@@ -46,7 +47,7 @@ def _edge_of_chaos(activation: Activation) -> Choice | None:
     if not crossing.size:
         return None
     i = crossing[0]
-    K = float(np.exp(brentq(lambda t: float(bias(np.asarray(t))), log_grid[i], log_grid[i + 1])))
+    K = math.exp(cast(float, brentq(bias, log_grid[i], log_grid[i + 1])))
     response = layer_response(activation, jnp.asarray(K))
     C_W, chi_parallel = float(1 / response.h), float(response.g_prime / response.h)
     return Choice(

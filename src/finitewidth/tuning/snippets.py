@@ -37,7 +37,7 @@ _JAX_FUNCTIONS = {
     "cos": "jnp.cos",
 }
 
-_TORCH = Template('''\
+_TORCH = Template("""\
 import torch
 from torch import nn
 $neuron
@@ -57,9 +57,9 @@ for i, (fan_in, fan_out) in enumerate(zip(widths[:-1], widths[1:])):
     layers += [linear, $module]
 model = nn.Sequential(*layers[:-1])
 optimizer = torch.optim.SGD(groups, lr=eta)
-''')
+""")
 
-_JAX = Template('''\
+_JAX = Template("""\
 import jax
 import jax.numpy as jnp
 
@@ -99,7 +99,7 @@ def step(params, x, y):
         (w - eta * weight_rates[i] / w.shape[0] * dw, b - eta * bias_rates[i] * db)
         for i, ((w, b), (dw, db)) in enumerate(zip(params, gradients))
     ]
-''')
+""")
 
 
 def pytorch_snippet(
@@ -120,10 +120,10 @@ def pytorch_snippet(
     elif name in _TORCH_MODULES:
         module = _TORCH_MODULES[name]
     else:
-        expression = _TORCH_FUNCTIONS.get(name, "your_activation")
-        neuron = f"\n\nclass Neuron(nn.Module):\n    def forward(self, z):\n        return {expression}(z)\n\n"
+        formula = f"{_TORCH_FUNCTIONS.get(name, 'your_activation')}(z)"
         if name == "monomial":
-            neuron = neuron.replace("your_activation(z)", f"z**{parameter}")
+            formula = f"z**{parameter}"
+        neuron = f"\n\nclass Neuron(nn.Module):\n    def forward(self, z):\n        return {formula}\n\n"
         module = "Neuron()"
     numbers = _numbers(widths, C_b, C_W, bias_rates, weight_rates, eta, eta_comment)
     return _TORCH.substitute(numbers, neuron=neuron, module=module)

@@ -1,0 +1,144 @@
+"""Draws the pictures of the book and of the README: python docs/figures.py"""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+import finitewidth as fw
+from finitewidth.networks.mlp import apply, init, preactivations
+from finitewidth.report import style
+from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
+
+IMAGES = Path(__file__).parent / "images"
+KEY = jax.random.key(2024)
+COLORS = dict(zip(("relu", "gelu", "elu", "tanh", "sin"), style.PALETTE, strict=False))
+
+
+def variances(net: fw.MLP, x: np.ndarray, key: jax.Array, draws: int) -> np.ndarray:
+    """Mean square of the preactivations of every hidden layer, for independent networks."""
+
+    @jax.jit
+    def one(key: jax.Array) -> jax.Array:
+        layers = preactivations(net, init(net, key, x.shape[1], jnp.float32), jnp.float32(x))
+        return jnp.stack([jnp.mean(z**2) for z in layers[:-1]])
+
+    return np.stack([one(k) for k in jax.random.split(key, draws)])
+
+
+def tangent_kernel(net: fw.MLP, x: np.ndarray, key: jax.Array) -> np.ndarray:
+    """The NTK of one real network: gradients of its outputs, weighted by the learning rates."""
+    params = init(net, key, x.shape[1])
+    total = np.zeros((len(x), len(x)))
+    gradients = jax.jit(jax.jacobian(lambda p: apply(net, p, jnp.asarray(x))[:, 0]))(params)
+    for layer, rate_b, rate_W in zip(gradients, net.lambda_b, net.lambda_W, strict=True):
+        weight = np.asarray(layer.weight).reshape(len(x), -1)
+        bias = np.asarray(layer.bias)
+        total += float(rate_b) * bias @ bias.T
+        total += float(rate_W) / layer.weight.shape[-1] * weight @ weight.T
+    return total
+
+
+def draw_depth(axes: Axes, key: jax.Array) -> None:
+    """The variance with depth, at the critical point of each activation."""
+    width, hidden, draws = 512, 24, 24
+    shown = np.array([1, 2, 3, 4, 6, 9, 13, 18, 24])
+    x = np.ones((1, 8))
+    for i, (name, color) in enumerate(COLORS.items()):
+        net = fw.MLP((width,) * hidden, name)
+        inputs = np.sqrt(2) * x if name == "relu" else x
+        style.theory_line(
+            axes, np.arange(1, hidden + 1), np.asarray(fw.trajectory(net, inputs).nngp[:-1, 0]), color, name
+        )
+        samples = variances(net, inputs, jax.random.fold_in(key, i), draws)[:, shown - 1]
+        style.measured_points(
+            axes, shown, samples.mean(axis=0), samples.std(axis=0, ddof=1) / np.sqrt(draws), color
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="layer",
+        ylabel="variance $K$",
+        title="Signals with depth, width 512",
+    )
+    axes.xaxis.set_major_locator(FixedLocator([1, 2, 4, 8, 16]))
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.legend(loc="lower left", ncols=2, columnspacing=1.0, handlelength=1.4)
+
+
+def draw_angles(axes: Axes, key: jax.Array) -> None:
+    """The NTK between two inputs of equal norm, by their angle."""
+    fine, coarse = np.linspace(0, np.pi, 121), np.linspace(0, np.pi, 13)
+
+    def circle(angle: np.ndarray) -> np.ndarray:
+        return np.sqrt(2) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+    draws = 6
+    for name in ("relu", "gelu", "tanh"):
+        net = fw.MLP((1024, 1024), name)
+        ntk = np.asarray(fw.kernels(net, circle(fine[:1]), circle(fine)).ntk[0])
+        style.theory_line(axes, fine, ntk / ntk[0], COLORS[name], name)
+        real = (
+            np.stack([tangent_kernel(net, circle(coarse), k)[0] for k in jax.random.split(key, draws)])
+            / ntk[0]
+        )
+        style.measured_points(
+            axes, coarse, real.mean(axis=0), real.std(axis=0, ddof=1) / np.sqrt(draws), COLORS[name]
+        )
+    axes.set(
+        xlabel="angle between the inputs",
+        ylabel=r"$\Theta(x, x')\,/\,\Theta(x, x)$",
+        title="NTK of two inputs, width 1024",
+    )
+    axes.set_xticks([0, np.pi / 2, np.pi], ["0", r"$\pi/2$", r"$\pi$"])
+    axes.legend(handlelength=1.4)
+
+
+def draw_widths(axes: Axes, key: jax.Array) -> None:
+    """Single networks gather around the theory as they get wider."""
+    x = np.ones((1, 8))
+    rng = np.random.default_rng(0)
+    for width in (8, 16, 32, 64, 128, 256, 512, 1024):
+        net = fw.MLP((width,) * 4, "gelu")
+        last = variances(net, x, jax.random.fold_in(key, width), 60)[:, -1]
+        jitter = width * np.exp(0.12 * rng.standard_normal(len(last)))
+        axes.plot(jitter, last, "o", ms=2.6, color=COLORS["gelu"], alpha=0.45, mew=0, zorder=1)
+    K = float(fw.trajectory(net, x).nngp[-2, 0])
+    axes.axhline(K, color=COLORS["gelu"], lw=1.7, zorder=2)
+    axes.set(xscale="log", xlabel="width", ylabel="variance $K$ of layer 4", title="Single gelu networks")
+    axes.set(yscale="log", ylim=(K / 12, 6 * K))
+    axes.set_yticks([0.3, 1, 3, 10], ["0.3", "1", "3", "10"])
+    axes.set_xticks([8, 32, 128, 512], ["8", "32", "128", "512"])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def theory_and_networks() -> Figure:
+    """The picture of the README."""
+    keys = jax.random.split(KEY, 3)
+    with style.house_style():
+        figure = Figure(figsize=(11.4, 3.9), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
+        figure.suptitle("Lines: theory at infinite width.   Points: real networks.", x=0.01, ha="left")
+        for draw, axes, key in zip(
+            (draw_depth, draw_angles, draw_widths), figure.subplots(1, 3), keys, strict=True
+        ):
+            draw(axes, key)
+    return figure
+
+
+def main() -> None:
+    """Write every picture."""
+    IMAGES.mkdir(exist_ok=True)
+    diagram = fw.phase_diagram("tanh", C_W=np.linspace(0.25, 2.5, 451))
+    save_figure(phase_figure(diagram), IMAGES / "phases-tanh.png")
+    save_figure(tuning_figure(fw.tune("gelu", depth=24, width=512)), IMAGES / "tune-gelu.png")
+    save_figure(theory_and_networks(), IMAGES / "theory-and-networks.png")
+
+
+if __name__ == "__main__":
+    main()

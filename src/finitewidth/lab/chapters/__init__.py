@@ -1,0 +1,1 @@
+"""The claims, one module for each part of the story."""

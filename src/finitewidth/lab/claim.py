@@ -1,0 +1,117 @@
+"""A theorem that runs: its prediction, its measurement and the verdict between them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+from matplotlib.figure import Figure
+
+from finitewidth.lab.estimate import Estimate
+
+Scale = Literal["quick", "full"]
+SCALES: tuple[Scale, ...] = ("quick", "full")
+Setting = TypeVar("Setting")
+
+
+Prediction = Mapping[str, np.ndarray]
+Measurement = Mapping[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison: it holds while the statistic stays within the tolerance fixed in advance.
+
+    `predicted` and `measured` are the entries that disagree most.
+    """
+
+    name: str
+    predicted: float
+    measured: float
+    statistic: float
+    tolerance: float
+    criterion: Literal["z-score", "relative error", "absolute error"]
+
+    @property
+    def holds(self) -> bool:
+        return self.statistic <= self.tolerance
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The checks of one claim; the claim holds when all of them do."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def holds(self) -> bool:
+        return all(check.holds for check in self.checks)
+
+    @property
+    def decisive(self) -> Check:
+        """The check that came closest to its tolerance, or went furthest beyond it."""
+        strain = [check.statistic / check.tolerance for check in self.checks]
+        return self.checks[int(np.argmax(np.nan_to_num(strain, nan=np.inf)))]
+
+
+@dataclass(frozen=True)
+class Claim(Generic[Setting]):
+    """One theorem or observation, executable.
+
+    Attributes
+    ----------
+    id, title, chapter, statement, source
+        What is claimed, in a few words and in full, and where it comes from.
+    quick, full
+        Sizes of the experiment: for a test run, and for the figures of the book.
+    theory
+        Computes the prediction from the theory modules alone.
+    measure
+        Computes the same quantities from random networks or by direct integration, without theory.
+    compare
+        Turns both into a verdict.
+    figure
+        Draws both into one picture.
+    """
+
+    id: str
+    title: str
+    chapter: str
+    statement: str
+    source: str
+    quick: Setting
+    full: Setting
+    theory: Callable[[Setting], Prediction]
+    measure: Callable[[Setting, PRNGKeyArray], Measurement]
+    compare: Callable[[Setting, Prediction, Measurement], Verdict]
+    figure: Callable[[Setting, Prediction, Measurement], Figure]
+
+    def setting(self, scale: Scale) -> Setting:
+        """The sizes that belong to a scale."""
+        if scale not in SCALES:
+            raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}.")
+        return self.quick if scale == "quick" else self.full
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A claim that has been run, with everything needed to publish or repeat its numbers."""
+
+    claim: Claim
+    scale: Scale
+    seed: int
+    dtype: str
+    seconds: float
+    versions: Mapping[str, str]
+    prediction: Prediction
+    measurement: Measurement
+    verdict: Verdict
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict.holds
+
+    def draw(self) -> Figure:
+        """The picture of theory and measurement."""
+        return self.claim.figure(self.claim.setting(self.scale), self.prediction, self.measurement)

@@ -1,0 +1,120 @@
+"""Many random networks at once: whole networks, and layers drawn one after the other."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Key, PRNGKeyArray
+
+from finitewidth.architecture import MLP
+from finitewidth.networks.mlp import Params, init
+
+# Random numbers held in memory at a time: 32 MB in double precision.
+_NUMBERS_AT_ONCE = 4_000_000
+
+# Keeps the Cholesky factor of a singular covariance (parallel inputs) finite.
+_JITTER = 1e-13
+
+# Random numbers are slow to compile, and no faster with every optimisation on.
+_COMPILER = {"xla_backend_optimization_level": "1"}
+
+Statistic = Callable[[MLP, Params, Float[Array, "n d"]], Any]
+
+
+def input_of_size(square: float, n_in: int = 4) -> Float[np.ndarray, "1 d"]:
+    """One input with |x|^2 / n_in equal to `square`."""
+    return np.full((1, n_in), np.sqrt(square))
+
+
+def over_networks(
+    net: MLP, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int, statistic: Statistic
+) -> Any:
+    """`statistic(net, params, x)` for independent draws of all weights, along a first axis."""
+    widths = (x.shape[1], *net.hidden, net.n_out)
+    weights = sum(a * b for a, b in itertools.pairwise(widths))
+    inputs = jnp.asarray(x)
+    return _in_batches(lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, weights)
+
+
+def _statistics(net: MLP, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
+    return jax.vmap(lambda key: statistic(net, init(net, key, x.shape[1]), x))(keys)
+
+
+_network_draws = jax.jit(_statistics, static_argnames="statistic", compiler_options=_COMPILER)
+
+
+def over_layers(
+    net: MLP, x: Float[np.ndarray, "m d"], key: PRNGKeyArray, draws: int, *, with_tangent: bool = False
+) -> Float[np.ndarray, "draws layers m m"]:
+    r"""Second moments $\frac1n\sum_i z_{ia}z_{ib}$ of every hidden layer, for independent networks.
+
+    Given the layer below, the units of a layer are independent Gaussian vectors, exactly and at any
+    width, with covariance $C_b + \frac{C_W}{n}\sum_j\sigma_{ja}\sigma_{jb}$. Drawing them directly has
+    the law of a network with random weights at a cost of n instead of n^2 per layer.
+
+    Parameters
+    ----------
+    net
+        A network whose hidden layers all have the same width.
+    x
+        Inputs; with `with_tangent` one input and one direction, whose "preactivations" are the
+        derivatives of those of the input along it.
+    key, draws
+        Randomness, and the number of networks.
+    with_tangent
+        Whether the second row of x is a direction.
+    """
+    if len(set(net.hidden)) != 1:
+        raise ValueError(f"hidden layers must have one width, got {net.hidden}.")
+    inputs = jnp.asarray(x)
+    return _in_batches(
+        lambda keys: _layer_draws(net, inputs, keys, with_tangent=with_tangent),
+        key,
+        draws,
+        net.hidden[0] * len(x),
+    )
+
+
+def _layer_moments(net: MLP, x: Float[Array, "m d"], keys: Key[Array, " draws"], with_tangent: bool) -> Array:
+    return jax.vmap(lambda key: _one_draw(net, x, with_tangent, key))(keys)
+
+
+_layer_draws = jax.jit(_layer_moments, static_argnames="with_tangent", compiler_options=_COMPILER)
+
+
+def _one_draw(net: MLP, x: Float[Array, "m d"], with_tangent: bool, key: PRNGKeyArray) -> Array:
+    n, m = net.hidden[0], x.shape[0]
+    has_bias = jnp.array([1.0, 0.0]) if with_tangent else jnp.ones(m)
+    bias = jnp.outer(has_bias, has_bias)
+
+    def response(z: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        if not with_tangent:
+            return net.activation(z)
+        return jnp.stack(jax.jvp(net.activation, (z[:, 0],), (z[:, 1],)), axis=1)
+
+    def layer(features, level):
+        layer_key, C_b, C_W = level
+        covariance = C_b * bias + C_W * features.T @ features / features.shape[0]
+        factor = jnp.linalg.cholesky(covariance + _JITTER * jnp.diag(jnp.diag(covariance)))
+        z = jax.random.normal(layer_key, (n, m)) @ factor.T
+        return response(z), z.T @ z / n
+
+    keys = jax.random.split(key, net.depth - 1)
+    first, moments = layer(x.T, (keys[0], net.C_b[0], net.C_W[0]))
+    _, rest = lax.scan(layer, first, (keys[1:], net.C_b[1:-1], net.C_W[1:-1]))
+    return jnp.concatenate([moments[None], rest])
+
+
+def _in_batches(
+    evaluate: Callable[[Key[Array, " draws"]], Any], key: PRNGKeyArray, draws: int, size: int
+) -> Any:
+    """Equal batches of keys, small enough for memory, so that one compiled function serves them all."""
+    batches = -(-draws * size // _NUMBERS_AT_ONCE)
+    batch = -(-draws // batches)
+    keys = jax.random.split(key, (batches, batch))
+    results = [jax.tree.map(np.asarray, evaluate(k)) for k in keys]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:draws], *results)

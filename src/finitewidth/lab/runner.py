@@ -1,0 +1,99 @@
+"""Runs claims and keeps what came out: one JSON file and one figure per claim."""
+
+import dataclasses
+import json
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from finitewidth.lab.claim import Check, Claim, Outcome, Scale
+from finitewidth.report import style
+
+
+def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
+    """Predict, measure and compare."""
+    setting = claim.setting(scale)
+    start = time.perf_counter()
+    prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(setting).items()}
+    measurement = claim.measure(setting, jax.random.key(seed))
+    verdict = claim.compare(setting, prediction, measurement)
+    return Outcome(
+        claim=claim,
+        scale=scale,
+        seed=seed,
+        dtype=jnp.zeros(()).dtype.name,
+        seconds=time.perf_counter() - start,
+        versions=_versions(),
+        prediction=prediction,
+        measurement=measurement,
+        verdict=verdict,
+    )
+
+
+def save(outcome: Outcome, directory: Path) -> None:
+    """Write <id>.json and <id>.png; a file with its final name is always complete."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with style.house_style():
+        style.save(outcome.draw(), directory / f"{outcome.claim.id}.png")
+    path = directory / f"{outcome.claim.id}.json"
+    unfinished = path.with_name(f".{path.name}.part")
+    unfinished.write_text(json.dumps(record(outcome), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def describe(claim: Claim) -> dict[str, str]:
+    """What is claimed and where it comes from, ready for JSON."""
+    return {name: getattr(claim, name) for name in ("id", "title", "chapter", "statement", "source")}
+
+
+def record(outcome: Outcome) -> dict[str, Any]:
+    """Everything about a run, ready for JSON."""
+    setting = outcome.claim.setting(outcome.scale)
+    return describe(outcome.claim) | {
+        "holds": outcome.holds,
+        "checks": [_check_record(check) for check in outcome.verdict.checks],
+        "scale": outcome.scale,
+        "seed": outcome.seed,
+        "dtype": outcome.dtype,
+        "seconds": round(outcome.seconds, 3),
+        "versions": dict(outcome.versions),
+        "setting": {k: _plain(v) for k, v in dataclasses.asdict(setting).items()},
+        "predicted": {name: _plain(value) for name, value in outcome.prediction.items()},
+        "measured": {
+            name: {"value": _plain(value), "sem": _plain(sem)}
+            for name, (value, sem) in outcome.measurement.items()
+        },
+        "figure": f"{outcome.claim.id}.png",
+    }
+
+
+def _check_record(check: Check) -> dict[str, Any]:
+    return {k: _plain(v) for k, v in dataclasses.asdict(check).items()} | {"holds": check.holds}
+
+
+def _plain(value: Any) -> Any:
+    """Lists and numbers instead of arrays; None where JSON has no number."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {n: _version(n) for n in ("finitewidth", "jax", "numpy")}
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

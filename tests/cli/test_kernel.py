@@ -1,0 +1,108 @@
+"""`finitewidth kernel`: right answers, and one sentence for every wrong input."""
+
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from tolerances import assert_close
+
+
+@pytest.fixture
+def x(tmp_path, rng) -> np.ndarray:
+    x = rng.normal(size=(12, 5))
+    np.save(tmp_path / "x.npy", x)
+    return x
+
+
+def test_train_kernels(command, x, tmp_path):
+    result = command("kernel", "x.npy", "--hidden", "512x10", "--activation", "relu", "--out", "k.npz")
+    assert result.code == 0
+    assert "12 x 12" in result.out
+    expected = fw.kernels(fw.MLP((512,) * 10, "relu"), x)
+    stored = np.load(tmp_path / "k.npz")
+    assert_close(stored["nngp"], expected.nngp)
+    assert_close(stored["ntk"], expected.ntk)
+
+
+def test_test_kernels_and_own_variances(command, x, tmp_path, rng):
+    t = rng.normal(size=(3, 5))
+    np.savetxt(tmp_path / "t.csv", t, delimiter=",", header="a,b,c,d,e", comments="")
+    result = command(
+        "kernel", "x.npy", "--test", "t.csv", "--hidden", "16,8", "--activation", "tanh",
+        "--C-b", "0.1", "--C-W", "1.5", "--out", "k.npz",
+    )  # fmt: skip
+    assert result.code == 0
+    expected = fw.kernels(fw.MLP((16, 8), "tanh", 0.1, 1.5), t, x)
+    assert_close(np.load(tmp_path / "k.npz")["ntk"], expected.ntk, 1e-9)
+
+
+def test_precision_on_request(command, x, tmp_path):
+    assert command("kernel", "x.npy", "--hidden", "8x2", "--dtype", "float32", "--out", "k.npz").code == 0
+    assert np.load(tmp_path / "k.npz")["ntk"].dtype == np.float32
+
+
+def test_nothing_is_overwritten_unless_asked(command, x, tmp_path):
+    (tmp_path / "k.npz").write_text("precious")
+    refused = command("kernel", "x.npy", "--hidden", "8x2", "--out", "k.npz")
+    assert refused.code == 2
+    assert "exists already" in refused.err
+    assert (tmp_path / "k.npz").read_text() == "precious"
+    assert command("kernel", "x.npy", "--hidden", "8x2", "--out", "k.npz", "--force").code == 0
+
+
+WRONG = {
+    "missing": (["kernel", "no.npy", "--hidden", "8x2", "--out", "k.npz"], "no.npy does not exist"),
+    "folder": (["kernel", ".", "--hidden", "8x2", "--out", "k.npz"], "is a directory"),
+    "not an array": (["kernel", "text.npy", "--hidden", "8x2", "--out", "k.npz"], "not an array of numbers"),
+    "words": (["kernel", "words.npy", "--hidden", "8x2", "--out", "k.npz"], "not numbers"),
+    "several": (["kernel", "two.npz", "--hidden", "8x2", "--out", "k.npz"], "holds several arrays (a, b)"),
+    "flat": (["kernel", "flat.npy", "--hidden", "8x2", "--out", "k.npz"], "reshape it to (3, 1)"),
+    "nan": (["kernel", "nan.npy", "--hidden", "8x2", "--out", "k.npz"], "nan.npy holds NaN"),
+    "zero": (["kernel", "zero.npy", "--hidden", "8x2", "--out", "k.npz"], "zero vector in row 1"),
+    "activation": (
+        ["kernel", "x.npy", "--hidden", "8x2", "--activation", "tahn", "--out", "k.npz"],
+        "Did you mean 'tanh'?",
+    ),
+    "hidden": (["kernel", "x.npy", "--hidden", "8y2", "--out", "k.npz"], "neither WIDTHxLAYERS"),
+    "no layer": (["kernel", "x.npy", "--hidden", "8x0", "--out", "k.npz"], "no hidden layer"),
+    "C_W": (
+        ["kernel", "x.npy", "--hidden", "8x2", "--C-b", "0", "--C-W", "-1", "--out", "k.npz"],
+        "C_W must be finite and positive",
+    ),
+    "C_b": (
+        ["kernel", "x.npy", "--hidden", "8x2", "--C-b", "-1", "--C-W", "1", "--out", "k.npz"],
+        "C_b must be finite and zero or positive",
+    ),
+    "no critical point": (
+        ["kernel", "x.npy", "--hidden", "8x2", "--activation", "sigmoid", "--out", "k.npz"],
+        "has no critical point",
+    ),
+    "features": (
+        ["kernel", "x.npy", "--test", "narrow.npy", "--hidden", "8x2", "--out", "k.npz"],
+        "2 features and x2 has 5",
+    ),
+    "output folder": (["kernel", "x.npy", "--hidden", "8x2", "--out", "no/k.npz"], "does not exist"),
+    "dtype": (
+        ["kernel", "x.npy", "--hidden", "8x2", "--dtype", "int8", "--out", "k.npz"],
+        "float32 or float64",
+    ),
+    "option": (["kernel", "x.npy", "--out", "k.npz"], "Missing option '--hidden'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_is_one_sentence_and_exit_code_2(command, x, tmp_path, case):
+    (tmp_path / "text.npy").write_text("hello")
+    np.save(tmp_path / "words.npy", np.array(["a", "b"]))
+    np.savez(tmp_path / "two.npz", a=x, b=x)
+    np.save(tmp_path / "flat.npy", np.ones(3))
+    np.save(tmp_path / "nan.npy", np.array([[1.0, np.nan]]))
+    np.save(tmp_path / "zero.npy", np.array([[1.0, 1.0], [0.0, 0.0]]))
+    np.save(tmp_path / "narrow.npy", np.ones((2, 2)))
+    before = sorted(p.name for p in tmp_path.iterdir())
+    arguments, words = WRONG[case]
+    result = command(*arguments)
+    assert result.code == 2
+    assert words in " ".join(result.err.split())
+    assert "Traceback" not in result.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == before

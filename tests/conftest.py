@@ -1,0 +1,27 @@
+"""Shared fixtures. The annotations of the package are executed in every test."""
+
+import sys
+
+import jaxtyping
+
+if any(name == "finitewidth" or name.startswith("finitewidth.") for name in sys.modules):
+    raise ImportError("finitewidth was imported before its annotations could be switched on.")
+jaxtyping.install_import_hook("finitewidth", "beartype.beartype")
+
+import numpy as np
+import pytest
+
+import finitewidth  # noqa: F401  (switches JAX to 64 bits before any test builds an array)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(2024)
+
+
+@pytest.fixture
+def unchecked_annotations():
+    """Let a wrongly typed argument reach the sentence that the package itself has for it."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

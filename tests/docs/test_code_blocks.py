@@ -1,0 +1,91 @@
+"""Every code block of the README and of the book runs, and prints what the page says."""
+
+import doctest
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_RUNNER = Path(__file__).with_name("page.py")
+
+_spec = importlib.util.spec_from_file_location("page", _RUNNER)
+page_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(page_module)
+
+PAGES = [
+    path
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if "ledger" not in path.relative_to(ROOT).parts
+]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_blocks_run_and_print_what_the_page_says(page, tmp_path):
+    blocks = page_module.blocks(page.read_text(encoding="utf-8"))
+    if not blocks:
+        assert "```python" not in page.read_text(encoding="utf-8")
+        return
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "80", "NO_COLOR": "1"}
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(_RUNNER), str(page)],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert run.returncode == 0, f"{name_of(page)}:\n{run.stderr[-3000:]}"
+    for block, got in zip(blocks, json.loads(run.stdout), strict=True):
+        if block.output is None:
+            continue
+        want, got = _tidy(block.output), _tidy(got)
+        same = doctest.OutputChecker().check_output(want, got, doctest.ELLIPSIS)
+        assert same, f"{name_of(page)}:{block.line}\nthe page says\n{want}\nthe code printed\n{got}"
+
+
+def _tidy(text: str) -> str:
+    return "".join(line.rstrip() + "\n" for line in text.rstrip().splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_fences_are_of_known_kinds(page):
+    """A block in an unknown language would silently not be run."""
+    fences = [line.strip() for line in page.read_text(encoding="utf-8").splitlines()]
+    kinds = {line.removeprefix("```") for line in fences if line.startswith("```")}
+    assert kinds <= {"", "python", "sh", "text"}
+
+
+def test_every_public_name_is_in_the_reference():
+    import finitewidth
+
+    text = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "reference").glob("*.md"))
+    missing = [name for name in finitewidth.__all__ if f".{name}\n" not in text and f"`{name}`" not in text]
+    assert not missing
+
+
+class TestRunner:
+    """The runner itself: what it finds, and what it refuses."""
+
+    def test_finds_code_and_the_output_that_follows(self):
+        text = "a\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```sh\nmake test\n```\n"
+        first, second = page_module.blocks(text)
+        assert (first.line, first.code, first.output) == (3, "print(1)\n", "1\n")
+        assert (second.kind, second.output) == ("sh", None)
+
+    def test_output_belongs_only_to_the_block_right_above(self):
+        text = "```python\nprint(1)\n```\n\nwords\n\n```text\n1\n```\n"
+        assert page_module.blocks(text)[0].output is None
+
+    def test_indented_blocks_lose_their_indent(self):
+        text = '=== "tab"\n\n    ```python\n    if True:\n        print(1)\n    ```\n'
+        assert page_module.blocks(text)[0].code == "if True:\n    print(1)\n"
+
+    @pytest.mark.parametrize("line", ["make nonsense", "pip install '.[nonsense]'", "rm -rf /"])
+    def test_refuses_lines_that_name_nothing(self, line):
+        with pytest.raises(AssertionError):
+            page_module.check_line(line)

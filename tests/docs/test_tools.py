@@ -1,0 +1,140 @@
+"""The tools that make the book: formulas, and the pages of the ledger."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def load(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ledger = load(DOCS / "ledger.py")
+mathml = load(DOCS / "hooks" / "mathml.py")
+PAGE = SimpleNamespace(file=SimpleNamespace(src_path="page.md"))
+
+
+class TestFormulas:
+    def test_inline_and_displayed(self):
+        content = (
+            '<p>a <span class="arithmatex">\\(K &lt; 1\\)</span></p>'
+            '<div class="arithmatex">\n\\[\\frac{1}{2}\\]\n</div>'
+        )
+        out = mathml.on_page_content(content, PAGE)
+        assert "arithmatex" not in out
+        assert out.count("<math") == 2
+        assert '<div class="formula"><math' in out
+        assert "&#x0003C;" in out
+
+    def test_unknown_command_stops_the_build(self):
+        content = '<span class="arithmatex">\\(\\nonsense K\\)</span>'
+        with pytest.raises(ValueError, match=r"page\.md.*nonsense"):
+            mathml.on_page_content(content, PAGE)
+
+    def test_other_text_is_left_alone(self):
+        assert mathml.on_page_content("<p>1 < 2</p>", PAGE) == "<p>1 < 2</p>"
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("C_b = 0", "C<sub>b</sub> = 0"),
+        ("chi_parallel = 1", "χ<sub>∥</sub> = 1"),
+        ("<sigma sigma>_K", "⟨σ σ⟩<sub>K</sub>"),
+        ("z < 0 or z > 0", "z &lt; 0 or z &gt; 0"),
+        ("2 pi / l^2", "2 π / l²"),
+        ("n^-1/2", "n<sup>-1/2</sup>"),
+        ("K^(l+1)", "K<sup>(l+1)</sup>"),
+        ("the sum of squares", "the sum of squares"),
+        ("a | b", "a \\| b"),
+    ],
+)
+def test_words_of_claims(typed, shown):
+    assert ledger.text(typed) == shown
+
+
+def record(id: str, chapter: str, statistic: float = 1.0) -> dict:
+    check = {"name": "value", "predicted": 1.0, "measured": 1.1, "tolerance": 4.0, "criterion": "z-score"}
+    return {
+        "id": id, "title": f"about {id}", "chapter": chapter, "statement": "It is so.", "source": "a book",
+        "holds": statistic <= 4, "checks": [check | {"statistic": statistic, "holds": statistic <= 4}],
+        "scale": "quick", "seed": 0, "dtype": "float64", "setting": {"width": 8}, "figure": f"{id}.png",
+    }  # fmt: skip
+
+
+def test_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "LEDGER", tmp_path / "ledger")
+    records = [record("one", "First"), record("two", "Second part", 9.0), record("three", "First")]
+    for r in records:
+        (tmp_path / r["figure"]).write_bytes(b"picture")
+    ledger.write_pages(records, tmp_path)
+    folder = tmp_path / "ledger"
+    chapters = json.loads((folder / "chapters.json").read_text())
+    assert chapters == [{"First": "ledger/first.md"}, {"Second part": "ledger/second-part.md"}]
+    overview = (folder / "index.md").read_text()
+    assert "2 of 3 claims hold" in overview
+    assert "[two](second-part.md#two)" in overview
+    first = (folder / "first.md").read_text()
+    assert first.index("#one") < first.index("#three")
+    assert "1 ≤ 4" in first
+    assert "9 > 4" in (folder / "second-part.md").read_text()
+    assert all((folder / r["figure"]).exists() for r in records)
+
+
+def test_records_are_reused_only_when_newer_than_the_source(tmp_path, monkeypatch):
+    from finitewidth import lab
+
+    source, results = tmp_path / "source", tmp_path / "results"
+    source.mkdir()
+    results.mkdir()
+    (source / "module.py").write_text("")
+    runs = []
+
+    def run(id, scale, out):
+        runs.append(id)
+        for suffix in (".json", ".png"):
+            (out / f"{id}{suffix}").write_text("{}")
+
+    monkeypatch.setattr(ledger, "SOURCE", source)
+    monkeypatch.setattr(lab, "claims", lambda: (SimpleNamespace(id="one"),))
+    monkeypatch.setattr(lab, "run", run)
+
+    def age(path, seconds):
+        import os
+
+        os.utime(path, (seconds, seconds))
+
+    age(source / "module.py", 1000)
+    for reuse, expected in ((True, 1), (True, 1), (False, 2)):
+        ledger.run_claims(results, "quick", reuse)
+        assert len(runs) == expected
+    for file in results.iterdir():
+        age(file, 500)
+    ledger.run_claims(results, "quick", True)
+    assert len(runs) == 3
+
+
+@pytest.mark.parametrize(
+    ("html", "accepted"),
+    [
+        ('<script src="assets/a.js"></script><a href="https://example.org">x</a>', True),
+        ('<script src="https://example.org/a.js"></script>', False),
+        ('<link rel="stylesheet" href="//example.org/a.css">', False),
+        ('<img alt="x" src="http://example.org/a.png">', False),
+    ],
+)
+def test_pages_load_nothing_from_outside(html, accepted):
+    hook = load(DOCS / "hooks" / "self_contained.py")
+    if accepted:
+        assert hook.on_post_page(html, PAGE) == html
+    else:
+        with pytest.raises(ValueError, match=r"page\.md loads .*example\.org"):
+            hook.on_post_page(html, PAGE)

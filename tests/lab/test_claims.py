@@ -1,0 +1,152 @@
+"""Every claim holds at quick scale, and none would hold for a theory that is clearly wrong."""
+
+import ast
+import dataclasses
+import inspect
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from finitewidth import lab
+from finitewidth.lab import ensembles, one_layer, perturbations
+from finitewidth.lab.runner import run_claim
+
+IDS = [claim.id for claim in lab.claims()]
+
+
+THEORY = ("correlation_lengths", "criticality", "fixed_point", "kernels", "susceptibilities", "trajectory")
+
+
+class Experiment(NamedTuple):
+    """A claim with its prediction, and what was measured while the theory was out of reach."""
+
+    claim: lab.Claim
+    prediction: dict
+    measurement: dict
+
+    def verdict(self, **changed):
+        return self.claim.compare(self.claim.quick, self.prediction | changed, self.measurement)
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    """Each claim is measured once; the tests compare that measurement with right and wrong theories."""
+    cache = {}
+
+    def run(id):
+        if id not in cache:
+            claim = lab.claim(id)
+            prediction = dict(claim.theory(claim.quick))
+            with pytest.MonkeyPatch.context() as patch:
+                for name in THEORY:
+                    patch.setattr(f"{claim.measure.__module__}.{name}", out_of_reach, raising=False)
+                measurement = dict(claim.measure(claim.quick, jax.random.key(0)))
+            cache[id] = Experiment(claim, prediction, measurement)
+        return cache[id]
+
+    return run
+
+
+def out_of_reach(*arguments):
+    raise AssertionError("a measurement asked the theory")
+
+
+def scaled(factor):
+    return lambda setting, value: value * factor
+
+
+def growth_per_layer(setting, value):
+    """The factor C_W^2 per layer that the notes print for linear networks, instead of C_W."""
+    return value**2
+
+
+def growth_of_xavier(setting, value):
+    """ReLU without its factor of two: susceptibilities C_W / 4."""
+    return value * 0.5 ** np.arange(value.shape[-1])
+
+
+def exponential_path_count(setting, value):
+    """exp(5 sum 1/n) in place of the product over (1 + 5/n)."""
+    sums = np.array([sum(1 / n for n in hidden) for hidden in setting.architectures])
+    products = np.array([np.prod([1 + 5 / n for n in hidden]) for hidden in setting.architectures])
+    return value * np.exp(5 * sums) / products
+
+
+def without_fan_in(setting, value):
+    """The covariance block C_W instead of C_W / n that the notes print."""
+    return value * np.array(setting.widths)
+
+
+def half_the_rate(setting, value):
+    """chi^(l/2), the growth of a length instead of a square."""
+    return np.sqrt(value)
+
+
+WRONG = [
+    ("fan-in-scaling", "variance", scaled(1.2)),
+    ("conditional-gaussian-layer", "excess kurtosis", without_fan_in),
+    ("conditional-gaussian-layer", "shared variance", without_fan_in),
+    ("relu-output-fourth-moment", "fourth moment", exponential_path_count),
+    ("nngp-covariance", "covariance", scaled(1.2)),
+    ("kernel-recursion-width", "nngp", scaled(1.2)),
+    ("kernel-recursion-width", "ntk", scaled(1.2)),
+    ("kernel-recursion-width", "slope", scaled(2.0)),
+    ("criticality-conditions", "parallel", scaled(0.5)),
+    ("criticality-conditions", "perpendicular", scaled(1 + 1e-6)),
+    ("linear-critical", "variance", growth_per_layer),
+    ("linear-critical", "critical C_W", scaled(1.05)),
+    ("relu-critical", "variance", growth_of_xavier),
+    ("relu-critical", "difference", growth_of_xavier),
+    ("critical-initialisation-gelu-silu", "gelu point", scaled(1.01)),
+    ("critical-initialisation-gelu-silu", "silu curvature", scaled(-1.0)),
+    ("critical-initialisation-gelu-silu", "silu variance", scaled(1.2)),
+    ("tanh-critical-kernel-decay", "variance", scaled(1.3)),
+    ("tanh-critical-kernel-decay", "law", scaled(2.0)),
+    ("elu-critical-kernel-decay", "variance", scaled(1.3)),
+    ("elu-critical-kernel-decay", "law", scaled(0.5)),
+    ("relu-angle-decay", "angle", scaled(1.2)),
+    ("relu-angle-decay", "law", scaled(2 / 3)),
+    ("off-criticality-exponential", "ordered parallel", half_the_rate),
+    ("off-criticality-exponential", "chaotic perpendicular", half_the_rate),
+    ("off-criticality-exponential", "vanishing variance", scaled(1.2)),
+]
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_claim_holds(id, experiment):
+    assert not [check for check in experiment(id).verdict().checks if not check.holds]
+
+
+@pytest.mark.parametrize("instrument", [ensembles, one_layer, perturbations])
+def test_instruments_know_no_theory(instrument):
+    tree = ast.parse(inspect.getsource(instrument))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    assert not {
+        name for name in imported if name.startswith(("finitewidth.statistics", "finitewidth.expectations"))
+    }
+
+
+def test_every_claim_has_a_wrong_theory():
+    assert {id for id, _, _ in WRONG} == set(IDS)
+
+
+@pytest.mark.parametrize(("id", "name", "wrong"), WRONG, ids=[f"{id}: {name}" for id, name, _ in WRONG])
+def test_wrong_theory_fails(id, name, wrong, experiment):
+    right = experiment(id)
+    assert not right.verdict(**{name: wrong(right.claim.quick, right.prediction[name])}).holds
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_sizes_of_both_scales_are_of_one_kind(id):
+    claim = lab.claim(id)
+    assert type(claim.quick) is type(claim.full)
+    assert dataclasses.asdict(claim.quick) != dataclasses.asdict(claim.full)
+
+
+def test_outcome_depends_on_the_seed_only():
+    claim = lab.claim("linear-critical")
+    first, again, other = (run_claim(claim, seed=seed).measurement["variance"].value for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
