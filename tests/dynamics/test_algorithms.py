@@ -37,7 +37,9 @@ def test_flow_is_descent_with_small_steps(time):
     assert_close(flow.gain(EIGENVALUES), descent.gain(EIGENVALUES), 1e-5)
 
 
-@pytest.mark.parametrize("algorithm", [GradientDescent(0.4, 5), GradientFlow(2.0), GradientDescent(0.4), GradientFlow()])
+@pytest.mark.parametrize(
+    "algorithm", [GradientDescent(0.4, 5), GradientFlow(2.0), GradientDescent(0.4), GradientFlow()]
+)
 def test_what_is_learnt_and_what_is_left_make_one(algorithm):
     positive = EIGENVALUES[2:]
     assert_close(positive * algorithm.gain(positive) + algorithm.residual(positive), np.ones(4))
@@ -71,7 +73,7 @@ def test_a_step_above_the_limit_names_it():
         (lambda: GradientFlow(math.nan), "time must be zero or more"),
         (lambda: DirectOptimization().stopped(3), "no trajectory"),
         (lambda: GradientDescent().gain(jnp.ones(1)), None),
-        (lambda: GradientDescent("auto", 3).gain(jnp.ones(1)), "still \"auto\""),
+        (lambda: GradientDescent("auto", 3).gain(jnp.ones(1)), 'still "auto"'),
     ],
 )
 def test_bad_settings_get_one_sentence(build, sentence):

@@ -42,11 +42,15 @@ def test_flow_solves_its_differential_equation(rng, features):
     train, test = features
     kernel, reach = jnp.asarray(train @ train.T), jnp.asarray(test @ train.T)
     h, t = 1e-4, 0.7
-    slope = (smoother(kernel, reach, GradientFlow(t + h)) - smoother(kernel, reach, GradientFlow(t - h))) / (2 * h)
+    slope = (smoother(kernel, reach, GradientFlow(t + h)) - smoother(kernel, reach, GradientFlow(t - h))) / (
+        2 * h
+    )
     assert_close(slope, reach @ Spectrum.of(kernel).residual_map(GradientFlow(t)), 1e-7)
 
 
-@pytest.mark.parametrize("algorithm", [GradientDescent(), GradientFlow(), DirectOptimization(), GradientFlow(1e8)])
+@pytest.mark.parametrize(
+    "algorithm", [GradientDescent(), GradientFlow(), DirectOptimization(), GradientFlow(1e8)]
+)
 def test_the_end_of_training_is_kernel_regression(features, algorithm):
     train, test = features
     kernel, reach = train @ train.T, test @ train.T

@@ -20,7 +20,9 @@ def duplicated(data):
     return x, y, x_test
 
 
-@pytest.mark.parametrize("algorithm", [None, fw.GradientFlow(), fw.DirectOptimization(), fw.BayesianInference()])
+@pytest.mark.parametrize(
+    "algorithm", [None, fw.GradientFlow(), fw.DirectOptimization(), fw.BayesianInference()]
+)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_duplicates_are_named_and_a_ridge_is_offered(duplicated, algorithm, dtype):
     x, y, x_test = duplicated
@@ -41,7 +43,7 @@ def test_the_offered_ridge_works(duplicated):
 
 def test_duplicates_have_no_evidence_without_noise(duplicated):
     x, y, _ = duplicated
-    with pytest.raises(ValueError, match="points 2 and 6 of x are equal.*pass a larger noise"):
+    with pytest.raises(ValueError, match=r"points 2 and 6 of x are equal.*pass a larger noise"):
         fw.evidence(NET, x, y)
     assert np.isfinite(fw.evidence(NET, x, y, 1e-3))
 
@@ -80,7 +82,9 @@ def test_more_classes_than_rows_is_predicted_with_a_warning(data):
 def test_step_above_the_limit(data):
     limit = 2 / np.linalg.eigvalsh(fw.kernels(NET, data[0]).ntk)[-1]
     for steps in (7, np.inf):
-        with pytest.raises(ValueError, match=f"not below 2/lambda_max={limit:.4g}: gradient descent diverges"):
+        with pytest.raises(
+            ValueError, match=f"not below 2/lambda_max={limit:.4g}: gradient descent diverges"
+        ):
             fw.predict(NET, *data, fw.GradientDescent(float(1.01 * limit), steps))
 
 
@@ -88,7 +92,10 @@ def test_step_above_the_limit(data):
     ("change", "sentence"),
     [
         (lambda x, y, t: (x, y[:-1], t), r"y_train has shape \(8, 1\); 9 points need \(9,\)"),
-        (lambda x, y, t: (x, y * np.nan, t), "y_train holds NaN or infinite values in 9 of 9 rows, first in row 0"),
+        (
+            lambda x, y, t: (x, y * np.nan, t),
+            "y_train holds NaN or infinite values in 9 of 9 rows, first in row 0",
+        ),
         (lambda x, y, t: (x, y, t[:, :2]), "x_train has 3 features and x_test has 2"),
         (lambda x, y, t: (x[:0], y[:0], t), "x_train is empty"),
         (lambda x, y, t: (x, np.array(["a"] * 9), t), "y_train is not an array of numbers"),

@@ -59,7 +59,9 @@ def test_gradient_of_the_evidence(data):
     for layer, e in enumerate(h * np.eye(3)):
         assert_close(gradient.C_b[layer], (at(C_b + e, C_W, noise) - at(C_b - e, C_W, noise)) / (2 * h), 1e-6)
         assert_close(gradient.C_W[layer], (at(C_b, C_W + e, noise) - at(C_b, C_W - e, noise)) / (2 * h), 1e-6)
-    assert_close(gradient.noise, (at(C_b, C_W, noise + h) - at(C_b, C_W, noise - h)) / (2 * h), 100 * DIFFERENCES)
+    assert_close(
+        gradient.noise, (at(C_b, C_W, noise + h) - at(C_b, C_W, noise - h)) / (2 * h), 100 * DIFFERENCES
+    )
 
 
 def test_evidence_finds_the_network_that_drew_the_data(rng):
@@ -114,5 +116,7 @@ def test_training_every_layer_does_not(data):
     p = [normal(m, s**2) for m, s in zip(laws.trained.mean[0], [laws.trained.std[0]] * 2, strict=True)]
     q = [normal(m, s**2) for m, s in zip(laws.posterior.mean[0], [laws.posterior.std[0]] * 2, strict=True)]
     grid = np.linspace(-12, 12, 20001)
-    integral = sum(np.trapezoid(a.pdf(grid) * (a.logpdf(grid) - b.logpdf(grid)), grid) for a, b in zip(p, q, strict=True))
+    integral = sum(
+        np.trapezoid(a.pdf(grid) * (a.logpdf(grid) - b.logpdf(grid)), grid) for a, b in zip(p, q, strict=True)
+    )
     assert_close(laws.divergence[0], integral, 1e-6)

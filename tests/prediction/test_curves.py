@@ -12,13 +12,16 @@ NET = fw.MLP((16, 16), "relu", 0.2, 1.8, 0.5, 1.2)
 
 @pytest.fixture
 def problem(rng):
-    return fw.TrainingProblem.of(NET, rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), rng.normal(size=(5, 3)))
+    return fw.TrainingProblem.of(
+        NET, rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), rng.normal(size=(5, 3))
+    )
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 @pytest.mark.parametrize("start", [None, lambda x: jnp.stack([x[:, 0], x[:, 1] ** 2], axis=1)])
 @pytest.mark.parametrize(
-    ("algorithm", "at"), [(fw.GradientDescent(0.05), [0, 1, 6, math.inf]), (fw.GradientFlow(), [0, 0.01, 0.3, 5.0])]
+    ("algorithm", "at"),
+    [(fw.GradientDescent(0.05), [0, 1, 6, math.inf]), (fw.GradientFlow(), [0, 0.01, 0.3, 5.0])],
 )
 def test_curves_are_the_expected_loss_of_the_law_at_every_time(rng, problem, algorithm, at, start, ridge):
     y_test = rng.normal(size=(5, 2))

@@ -43,9 +43,12 @@ def test_a_linearised_network_trained_step_by_step(data, steps):
         moved = jax.tree.map(lambda m, g: m - eta * g, moved, preconditioned(error))
     trained = (start + tangent(moved))[8:]
     empirical = fw.TrainingProblem.of(NET, x, y, x_test)._replace(
-        train=fw.Kernels(kernel[:8, :8], kernel[:8, :8]), test_train=fw.Kernels(kernel[8:, :8], kernel[8:, :8])
+        train=fw.Kernels(kernel[:8, :8], kernel[:8, :8]),
+        test_train=fw.Kernels(kernel[8:, :8], kernel[8:, :8]),
     )
-    law = trained_distribution(empirical, fw.GradientDescent(float(eta), steps), initial=(start[:8], start[8:]))
+    law = trained_distribution(
+        empirical, fw.GradientDescent(float(eta), steps), initial=(start[:8], start[8:])
+    )
     assert_close(law.mean, trained, 1e-10)
 
 
@@ -122,7 +125,8 @@ def test_the_law_is_the_average_over_given_starts(data):
     root = np.linalg.cholesky(fw.kernels(NET, np.concatenate([x, x_test])).nngp)
     law = fw.predict(NET, x, y, x_test, algorithm)
     parts = [
-        fw.predict(NET, x, y, x_test, algorithm, initial=(c[:8], c[8:])).mean - law.mean for c in root.T[:, :, None]
+        fw.predict(NET, x, y, x_test, algorithm, initial=(c[:8], c[8:])).mean - law.mean
+        for c in root.T[:, :, None]
     ]
     assert_close(sum(p @ p.T for p in parts), law.covariance)
 

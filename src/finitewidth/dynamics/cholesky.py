@@ -51,7 +51,7 @@ class Cholesky(NamedTuple):
         return half.T @ half
 
 
-def factorise(kernel: Float[Matrix, "n n"], ridge: float = 0.0, name: str = "the kernel") -> Cholesky:
+def factorise(kernel: Float[Matrix, "n n"], ridge: float | int = 0.0, name: str = "the kernel") -> Cholesky:
     """Cholesky factor of kernel + ridge; one clear sentence when there is none.
 
     Parameters
@@ -123,15 +123,20 @@ def confused_pair(kernel: Float[Matrix, "n n"]) -> tuple[int, int, float] | None
     return int(min(i, j)), int(max(i, j)), float(np.sign(correlation[i, j]))
 
 
-def _singular_sentence(matrix: np.ndarray, ridge: float, reciprocal: float, name: str) -> str:
+def _singular_sentence(matrix: np.ndarray, ridge: float | int, reciprocal: float, name: str) -> str:
     pair = confused_pair(matrix)
     if pair is None:
-        reason = f"its condition number is {1 / reciprocal:.1g}" if reciprocal > 0 else "it is not positive definite"
+        reason = (
+            f"its condition number is {1 / reciprocal:.1g}"
+            if reciprocal > 0
+            else "it is not positive definite"
+        )
     else:
         reason = f"points {pair[0]} and {pair[1]} are {'equal' if pair[2] > 0 else 'opposite'} to it"
     return (
         f"{name} is singular on these {len(matrix)} points ({reason}): the answer is not unique. "
-        f"Remove points that repeat others, or pass a ridge above {ridge:.1g}, say {suggested_ridge(matrix):.1g}."
+        f"Remove points that repeat others, or pass a ridge above {ridge:.1g}, "
+        f"say {suggested_ridge(matrix):.1g}."
     )
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from scipy.sparse.linalg import eigsh
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import Cholesky, factorise
+from finitewidth.dynamics.cholesky import Cholesky, Matrix, factorise
 
 _DENSE = 300
 
@@ -41,7 +41,9 @@ class Spectrum(eqx.Module):
             return left
         return (ridge + self.eigenvalues * left) / (self.eigenvalues + ridge)
 
-    def residual_map(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[Array, "train train"]:
+    def residual_map(
+        self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0
+    ) -> Float[Array, "train train"]:
         """U(t): what is left of the residual on the training set."""
         return (self.eigenvectors * self.residual(algorithm, ridge)) @ self.eigenvectors.T
 
@@ -52,7 +54,7 @@ class SpectralFilter(NamedTuple):
     eigenvectors: Float[Array, "train train"]
     gain: Float[Array, " train"]
 
-    def solve(self, right: Float[Array, "train k"]) -> Float[Array, "train k"]:
+    def solve(self, right: Float[Matrix, "train k"]) -> Float[Array, "train k"]:
         r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""
         return self.eigenvectors @ (self.gain[:, None] * (self.eigenvectors.T @ right))
 

@@ -8,9 +8,9 @@ $K_{BB}-K_{BA}C^{-1}K_{AB}$, and the log evidence $-\frac12 y^T C^{-1} y - \frac
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
@@ -82,7 +82,7 @@ def evidence(
     fit = jnp.sum(y * jax.scipy.linalg.cho_solve(factor, y))
     volume = 2 * jnp.sum(jnp.log(jnp.diag(lower)))
     log_evidence = -0.5 * (fit + outputs * (volume + points * math.log(2 * math.pi)))
-    if not isinstance(log_evidence, jax.core.Tracer):
+    if not isinstance(log_evidence, Tracer):
         _refuse_singular(x, K, noise, log_evidence)
     return log_evidence
 

@@ -3,9 +3,9 @@
 import warnings
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.statistics.inputs import ArrayLike
@@ -13,7 +13,9 @@ from finitewidth.statistics.inputs import ArrayLike
 Start = Callable[[Array], Array] | tuple[ArrayLike, ArrayLike]
 
 
-def as_targets(y: ArrayLike, points: int, dtype: jnp.dtype, name: str = "y_train") -> Float[Array, "points out"]:
+def as_targets(
+    y: ArrayLike, points: int, dtype: jnp.dtype, name: str = "y_train"
+) -> Float[Array, "points out"]:
     """Targets as a (points, outputs) array of the inputs' precision."""
     try:
         y = jnp.asarray(y, dtype=dtype)
@@ -22,11 +24,14 @@ def as_targets(y: ArrayLike, points: int, dtype: jnp.dtype, name: str = "y_train
     if y.ndim == 1:
         y = y[:, None]
     if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:
-        raise ValueError(f"{name} has shape {y.shape}; {points} points need ({points},) or ({points}, outputs).")
-    bad = np.zeros(points, bool) if isinstance(y, jax.core.Tracer) else ~np.isfinite(np.asarray(y)).all(axis=1)
+        raise ValueError(
+            f"{name} has shape {y.shape}; {points} points need ({points},) or ({points}, outputs)."
+        )
+    bad = np.zeros(points, bool) if isinstance(y, Tracer) else ~np.isfinite(np.asarray(y)).all(axis=1)
     if bad.any():
         raise ValueError(
-            f"{name} holds NaN or infinite values in {bad.sum()} of {points} rows, first in row {np.argmax(bad)}."
+            f"{name} holds NaN or infinite values in {bad.sum()} of {points} rows, "
+            f"first in row {np.argmax(bad)}."
         )
     return y
 
@@ -36,7 +41,8 @@ def warn_of_few_rows(y: Float[Array, "train out"]) -> None:
     rows, outputs = y.shape
     if rows == 1:
         warnings.warn(
-            "x_train has one row: the prediction is a multiple of its label, at every test point.", stacklevel=3
+            "x_train has one row: the prediction is a multiple of its label, at every test point.",
+            stacklevel=3,
         )
     elif outputs > rows:
         warnings.warn(
@@ -52,7 +58,9 @@ def starting_outputs(
     """Outputs of a given starting function on the training and the test points."""
     pair = (initial(x_train), initial(x_test)) if callable(initial) else initial
     if len(pair) != 2:
-        raise ValueError(f"initial must be a function, or its outputs on (x_train, x_test), got {len(pair)} arrays.")
+        raise ValueError(
+            f"initial must be a function, or its outputs on (x_train, x_test), got {len(pair)} arrays."
+        )
     at_train, at_test = (
         as_targets(f, len(x), x_train.dtype, f"initial on {name}")
         for f, x, name in zip(pair, (x_train, x_test), ("x_train", "x_test"), strict=True)

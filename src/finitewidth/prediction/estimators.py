@@ -6,10 +6,9 @@ is computed in double precision.
 """
 
 from abc import abstractmethod
-from typing import Self
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
@@ -18,13 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import factorise, symmetric_product
-from finitewidth.dynamics.kernel_descent import training_filter
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
+from finitewidth.prediction.fitted import FittedLaw, Posterior, TrainedNetworks
 from finitewidth.prediction.votes import label_noise, winning_probability
-from finitewidth.statistics.kernels import kernels
 
 __all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor"]
 
@@ -32,13 +28,14 @@ __all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor"]
 class _WideNetwork(BaseEstimator):
     """A network of infinite width with training data; what the labels are is left to the subclass."""
 
-    @abstractmethod
-    def _train(self, kernel, y) -> None:
-        """Set `filter_` and `dual_coef_` from the training kernels."""
+    depth: Any
+    activation: Any
+    C_b: Any
+    C_W: Any
 
     @abstractmethod
-    def _law(self, X) -> TrainedDistribution:
-        """The distribution of outputs at checked inputs."""
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        """The law of networks that have seen these inputs and outputs."""
 
     def _network(self) -> MLP:
         if not (isinstance(self.depth, int | np.integer) and self.depth >= 1):
@@ -47,79 +44,39 @@ class _WideNetwork(BaseEstimator):
         return MLP((1,) * (self.depth - 1), self.activation, self.C_b, self.C_W, **rates)
 
     def _fit_outputs(self, X, y) -> None:
+        targets = as_targets(y, len(X), X.dtype, "y")
+        warn_of_few_rows(targets)
         self.net_ = self._network()
-        self.X_train_, self.y_train_ = X, np.asarray(as_targets(y, len(X), X.dtype, "y"))
-        warn_of_few_rows(jnp.asarray(self.y_train_))
-        kernel = kernels(self.net_, X)
-        self._train(kernel, self.y_train_)
+        self.law_ = self._learn(self.net_, X, np.asarray(targets))
 
-    def __getstate__(self):
-        # Activation functions cannot be pickled; the network is rebuilt from the parameters.
-        return {name: value for name, value in super().__getstate__().items() if name != "net_"}
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if "dual_coef_" in state:
-            self.net_ = self._network()
-
-    def _inputs(self, X):
+    def _inputs(self, X) -> Any:
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, reset=False)
 
+    def _distribution(self, X) -> TrainedDistribution:
+        X = self._inputs(X)
+        return self.law_.distribution(self.net_, X)
 
-class _Trained(_WideNetwork):
-    """Gradient descent on every layer: the law governed by the NTK."""
+    def __getstate__(self):
+        # Activation functions cannot be pickled; the network is rebuilt from the parameters.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "net_"}
 
-    def _train(self, kernel, y):
-        algorithm = getattr(self, "algorithm", None) or DirectOptimization()
-        if not isinstance(algorithm, SpectralAlgorithm):
-            raise ValueError(f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}.")
-        self.nngp_train_ = np.asarray(kernel.nngp)
-        self.filter_ = training_filter(kernel.ntk, algorithm, self.ridge)
-        self.dual_coef_ = np.asarray(self.filter_.solve(y))
-
-    def _mean(self, X):
-        return np.asarray(kernels(self.net_, X, self.X_train_).ntk) @ self.dual_coef_
-
-    def _law(self, X):
-        reach, own = kernels(self.net_, X, self.X_train_), kernels(self.net_, X)
-        smoother = np.asarray(self.filter_.solve(reach.ntk.T)).T
-        spread = symmetric_product(smoother, self.nngp_train_, reach.nngp)
-        return TrainedDistribution(jnp.asarray(np.asarray(reach.ntk) @ self.dual_coef_), own.nngp + spread)
-
-    def _left_out(self) -> LeftOut:
-        return trained_left_out(self.filter_, self.nngp_train_, self.y_train_)
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "law_" in state:
+            self.net_ = self._network()
 
 
-class _Conditioned(_WideNetwork):
-    """Bayesian inference with random networks as the prior: the law governed by the NNGP kernel."""
-
-    def _train(self, kernel, y):
-        if not self.noise >= 0:
-            raise ValueError(f"noise must be a variance, zero or more, got {self.noise}.")
-        self.filter_ = factorise(kernel.nngp, self.noise, "the training NNGP kernel")
-        self.dual_coef_ = self.filter_.solve(y)
-
-    def _mean(self, X):
-        return np.asarray(kernels(self.net_, X, self.X_train_).nngp) @ self.dual_coef_
-
-    def _law(self, X):
-        reach, own = kernels(self.net_, X, self.X_train_).nngp, kernels(self.net_, X).nngp
-        half = self.filter_.half_solve(reach.T)
-        return TrainedDistribution(jnp.asarray(np.asarray(reach) @ self.dual_coef_), own - half.T @ half)
-
-    def _left_out(self) -> LeftOut:
-        return posterior_left_out(self.filter_, self.noise, self.y_train_)
-
-
-class _Regressor(RegressorMixin):
+class _Regressor(RegressorMixin, _WideNetwork):
     """Predictions in the shape of the targets."""
 
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y):
         """Fit to inputs (n, features) and targets (n,) or (n, outputs)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
-        self._single_ = y.ndim == 1
+        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
+        X, y = checked
         self._fit_outputs(X, y)
+        self._shape_ = y.shape[1:]
         return self
 
     def predict(self, X, return_std: bool = False, return_cov: bool = False):
@@ -132,21 +89,19 @@ class _Regressor(RegressorMixin):
         std or cov
             (n,) or (n, n): over networks, the same for every output.
         """
-        X = self._inputs(X)
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both.")
+        X = self._inputs(X)
         if not (return_std or return_cov):
-            return self._shaped(self._mean(X))
-        law = self._law(X)
-        return self._shaped(np.asarray(law.mean)), np.asarray(law.std if return_std else law.covariance)
+            return self.law_.mean(self.net_, X).reshape(-1, *self._shape_)
+        law = self._distribution(X)
+        mean = np.asarray(law.mean).reshape(-1, *self._shape_)
+        return mean, np.asarray(law.std if return_std else law.covariance)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0):
         """Outputs of trained networks: (n, n_samples) or (n, outputs, n_samples)."""
-        draws = _draws(self._law(self._inputs(X)), n_samples, random_state)
-        return draws[:, 0] if self._single_ else draws
-
-    def _shaped(self, mean):
-        return mean[:, 0] if self._single_ else mean
+        draws = _draws(self._distribution(X), n_samples, random_state)
+        return draws.reshape(len(draws), *self._shape_, n_samples)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -154,12 +109,13 @@ class _Regressor(RegressorMixin):
         return tags
 
 
-class _Classifier(ClassifierMixin):
+class _Classifier(ClassifierMixin, _WideNetwork):
     """One output per class, trained on centred one-hot labels; the largest output wins."""
 
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y):
         """Fit to inputs (n, features) and class labels (n,)."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        checked: Any = validate_data(self, X, y, dtype=np.float64)
+        X, y = checked
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -168,20 +124,21 @@ class _Classifier(ClassifierMixin):
                 f"{self.classes_[0]!r}."
             )
         self._fit_outputs(X, np.eye(len(self.classes_))[index] - 1 / len(self.classes_))
-        self.label_noise_ = label_noise(self._left_out(), index)
+        self.label_noise_ = label_noise(self.law_.left_out(), index)
         return self
 
     def decision_function(self, X):
         """Mean outputs, (n, classes); for two classes the difference, (n,)."""
-        mean = self._mean(self._inputs(X))
+        X = self._inputs(X)
+        mean = self.law_.mean(self.net_, X)
         return mean[:, 1] - mean[:, 0] if len(self.classes_) == 2 else mean
 
     def predict(self, X, return_std: bool = False):
         """The class of largest mean output; with `return_std` also the outputs' spread over networks."""
         X = self._inputs(X)
         if not return_std:
-            return self.classes_[np.argmax(self._mean(X), axis=1)]
-        law = self._law(X)
+            return self.classes_[np.argmax(self.law_.mean(self.net_, X), axis=1)]
+        law = self._distribution(X)
         return self.classes_[np.argmax(law.mean, axis=1)], np.asarray(law.std)
 
     def predict_proba(self, X):
@@ -190,21 +147,22 @@ class _Classifier(ClassifierMixin):
         The share of networks that elect it, after adding to their spread the label noise that makes
         training points, each left out in turn, most probable.
         """
-        law = self._law(self._inputs(X))
-        return winning_probability(np.asarray(law.mean, float), np.asarray(law.std, float) ** 2 + self.label_noise_)
+        law = self._distribution(X)
+        return winning_probability(np.asarray(law.mean), np.asarray(law.std) ** 2 + self.label_noise_)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0):
         """Labels that single networks give: (n, n_samples)."""
-        draws = _draws(self._law(self._inputs(X)), n_samples, random_state)
+        draws = _draws(self._distribution(X), n_samples, random_state)
         return self.classes_[np.argmax(draws, axis=1)]
 
 
 def _draws(law: TrainedDistribution, n: int, random_state) -> np.ndarray:
+    """Outputs of n networks, (test, out, n)."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     return np.moveaxis(np.asarray(law.sample(jax.random.key(seed), n)), 0, -1)
 
 
-class NTKRegressor(_Regressor, _Trained):
+class NTKRegressor(_Regressor):
     """Regression by infinitely wide networks trained with gradient descent.
 
     Parameters
@@ -234,7 +192,15 @@ class NTKRegressor(_Regressor, _Trained):
     """
 
     def __init__(
-        self, depth=3, activation="relu", C_b=0.1, C_W=2.0, lambda_b=1.0, lambda_W=1.0, ridge=1e-6, algorithm=None
+        self,
+        depth=3,
+        activation="relu",
+        C_b=0.1,
+        C_W=2.0,
+        lambda_b=1.0,
+        lambda_W=1.0,
+        ridge=1e-6,
+        algorithm=None,
     ):
         self.depth = depth
         self.activation = activation
@@ -245,8 +211,16 @@ class NTKRegressor(_Regressor, _Trained):
         self.ridge = ridge
         self.algorithm = algorithm
 
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
+        if not isinstance(algorithm, SpectralAlgorithm):
+            raise ValueError(
+                f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
+            )
+        return TrainedNetworks.of(net, X, y, algorithm, self.ridge)
 
-class NTKClassifier(_Classifier, _Trained):
+
+class NTKClassifier(_Classifier):
     """Classification by infinitely wide networks trained to the end with gradient descent.
 
     Parameters
@@ -264,8 +238,11 @@ class NTKClassifier(_Classifier, _Trained):
         self.lambda_W = lambda_W
         self.ridge = ridge
 
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        return TrainedNetworks.of(net, X, y, DirectOptimization(), self.ridge)
 
-class NNGPRegressor(_Regressor, _Conditioned):
+
+class NNGPRegressor(_Regressor):
     """Regression by the posterior of infinitely wide random networks.
 
     Parameters
@@ -283,8 +260,11 @@ class NNGPRegressor(_Regressor, _Conditioned):
         self.C_W = C_W
         self.noise = noise
 
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        return Posterior.of(net, X, y, self.noise)
 
-class NNGPClassifier(_Classifier, _Conditioned):
+
+class NNGPClassifier(_Classifier):
     """Classification by the posterior of infinitely wide random networks, on one-hot labels.
 
     Parameters
@@ -299,3 +279,6 @@ class NNGPClassifier(_Classifier, _Conditioned):
         self.C_b = C_b
         self.C_W = C_W
         self.noise = noise
+
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        return Posterior.of(net, X, y, self.noise)

@@ -60,6 +60,8 @@ def predict(
     problem = TrainingProblem.of(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
         if ridge != 0 or initial is not None:
-            raise ValueError("ridge and initial belong to gradient descent; Bayesian inference takes noise only.")
+            raise ValueError(
+                "ridge and initial belong to gradient descent; Bayesian inference takes noise only."
+            )
         return posterior(problem, algorithm)
     return trained_distribution(problem, algorithm or GradientDescent(), initial=initial, ridge=ridge)

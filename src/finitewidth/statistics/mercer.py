@@ -72,7 +72,9 @@ def mercer(kernel: Float[Matrix, "points points"], modes: int | None = None) -> 
     eigenvalues, eigenvectors = jnp.linalg.eigh(matrix)
     kept = int(jnp.sum(eigenvalues > points * jnp.finfo(matrix.dtype).eps * eigenvalues[-1]))
     if eigenvalues[0] < -points * float(jnp.finfo(matrix.dtype).eps) * 10 * float(eigenvalues[-1]):
-        raise ValueError(f"kernel is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g}.")
+        raise ValueError(
+            f"kernel is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g}."
+        )
     count = kept if modes is None else min(modes, kept)
     falling = slice(None, points - count - 1 if count < points else None, -1)
     return Mercer(eigenvalues[falling] / points, eigenvectors[:, falling] * jnp.sqrt(points))
