@@ -17,13 +17,14 @@ SERIES = 1e-8
 DIFFERENCES = 1e-8
 
 
-def assert_close(actual, expected, tolerance: float | None = None, *, elementwise: bool = False):
-    """Equal up to `tolerance`, relative to the largest expected entry (or to each of them)."""
+def assert_close(actual, expected, tolerance: float | None = None, *, elementwise=False, scale=None):
+    """Equal up to `tolerance`, relative to the largest expected entry, to each of them, or to `scale`."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
     if tolerance is None:
         tolerance = max(ROUNDING.get(a.dtype.name, 0.0) for a in (actual, expected))
-    scale = np.abs(expected) if elementwise else np.abs(expected).max(initial=0.0)
+    if scale is None:
+        scale = np.abs(expected) if elementwise else np.abs(expected).max(initial=0.0)
     error = np.abs(actual - expected)
     bound = tolerance * scale
     worst = np.unravel_index(np.argmax(np.nan_to_num(error - bound, nan=np.inf)), error.shape)

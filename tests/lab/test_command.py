@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from finitewidth.cli import app
@@ -13,8 +14,13 @@ from finitewidth.lab import registry
 runner = CliRunner()
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch):
+    monkeypatch.setattr("finitewidth.cli.lab.output", Console(width=250))
+
+
 def test_list_names_every_claim_and_chapter():
-    result = runner.invoke(app, ["lab", "list"], env={"COLUMNS": "200"})
+    result = runner.invoke(app, ["lab", "list"])
     assert result.exit_code == 0
     for claim in registry.claims():
         assert claim.id in result.stdout
@@ -42,8 +48,7 @@ def test_run_as_json_writes_files_and_keeps_standard_output_clean(tmp_path):
 
 
 def test_run_prints_the_verdict(tmp_path):
-    arguments = ["lab", "run", "criticality-conditions", "--out", str(tmp_path)]
-    result = runner.invoke(app, arguments, env={"COLUMNS": "200"})
+    result = runner.invoke(app, ["lab", "run", "criticality-conditions", "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert "holds" in result.stdout
     assert "relative error" in result.stdout
@@ -59,6 +64,13 @@ def test_a_failing_claim_gives_exit_code_one(tmp_path, monkeypatch):
     result = runner.invoke(app, ["lab", "run", "--all", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "fails" in result.stdout
+
+
+def test_brackets_in_a_title_are_printed(tmp_path, monkeypatch):
+    claim = dataclasses.replace(registry.claim("criticality-conditions"), title="E[z^4] is exact")
+    monkeypatch.setattr(registry, "_CLAIMS", (claim,))
+    result = runner.invoke(app, ["lab", "run", "--all", "--out", str(tmp_path)])
+    assert "E[z^4] is exact" in result.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["criticality-conditions", "--all"]])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -34,7 +35,7 @@ def list_claims(as_json: AsJson = False) -> None:
         table.add_column("statement", ratio=3)
         table.add_column("source", ratio=2, style="dim")
         for c in group:
-            table.add_row(c.id, c.statement, c.source)
+            table.add_row(c.id, escape(c.statement), escape(c.source))
         output.print(table)
 
 
@@ -100,14 +101,13 @@ def _verdicts(outcomes: list[Outcome]) -> Table:
     table.add_column("s", justify="right", no_wrap=True)
     for outcome in outcomes:
         check = outcome.verdict.decisive
+        sign = "≤" if check.holds else ">"
         table.add_row(
             outcome.claim.id,
-            outcome.claim.title,
+            escape(outcome.claim.title),
             f"{check.predicted:.5g}",
             f"{check.measured:.5g}",
-            f"{check.name}: {check.criterion} {check.statistic:.2g} ≤ {check.tolerance:.2g}"
-            if check.holds
-            else f"{check.name}: {check.criterion} {check.statistic:.2g} > {check.tolerance:.2g}",
+            escape(f"{check.name}: {check.criterion} {check.statistic:.2g} {sign} {check.tolerance:.2g}"),
             "[green]holds[/]" if outcome.holds else "[bold red]fails[/]",
             f"{outcome.seconds:.1f}",
         )

@@ -30,6 +30,19 @@ def _arccos_polynomial(dtype_name: str) -> tuple[float, ...]:
     return tuple(float(c) for c in chebyshev.cheb2poly(series))
 
 
+def _evaluate(coefficients: tuple[float, ...], t: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """A polynomial as four interleaved Horner chains, which a processor can run side by side."""
+    square = t * t
+    fourth = square * square
+    chains = []
+    for start in range(4):
+        value = jnp.zeros_like(t)
+        for c in coefficients[start::4][::-1]:
+            value = value * fourth + c
+        chains.append(value)
+    return (chains[0] + t * chains[1]) + square * (chains[2] + t * chains[3])
+
+
 @jax.custom_jvp
 def angle(rho: Float[Array, "*s"]) -> tuple[Float[Array, "*s"], Float[Array, "*s"]]:
     r"""$\pi - \arccos\rho$ and $\sqrt{1-\rho^2}$, with $|\rho|$ clipped to one.
@@ -42,11 +55,7 @@ def angle(rho: Float[Array, "*s"]) -> tuple[Float[Array, "*s"], Float[Array, "*s
     gap = jnp.where(gap < _PARALLEL_ULPS * jnp.finfo(rho.dtype).eps, 0.0, gap).astype(rho.dtype)
     root = jnp.sqrt(gap)
     t = 1 - 2 * gap
-    coefficients = _arccos_polynomial(rho.dtype.name)
-    value = jnp.full_like(t, coefficients[-1])
-    for c in coefficients[-2::-1]:
-        value = value * t + c
-    small = root * value
+    small = root * _evaluate(_arccos_polynomial(rho.dtype.name), t)
     complement = jnp.where(rho < 0, small, jnp.pi - small)
     return complement, root * jnp.sqrt(2 - gap)
 

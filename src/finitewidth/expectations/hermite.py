@@ -12,32 +12,30 @@ exactly and what is left converges fast.
 
 import functools
 import itertools
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Complex, Float, Int
 
 from finitewidth.expectations.kinks import (
     HIGHEST_JUMP,
     RampPairs,
     Shape,
     ramp_coefficients,
-    ramp_tails_at_one,
     shape_at_zero,
     value_and_slope,
 )
 from finitewidth.expectations.laws import Averages, PairLaw
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
+from finitewidth.expectations.truncation import terms_needed
 
 DEFAULT_TERMS = 64
-_LADDER = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
-_SEARCH_SIZES = (256, 1024, 4096)
-_UNROLLED_TERMS = 32
+_UNROLLED_ORDERS = 32
 _FIRST_TAIL_ORDER = HIGHEST_JUMP + 1
 
 
@@ -52,6 +50,13 @@ class Expansion(NamedTuple):
     inverse_std: Float[Array, " n"]
 
 
+class Projection(NamedTuple):
+    """The coefficients of orders 0, 1 and the higher ones in use are `f(std * nodes) @ matrix`."""
+
+    nodes: Float[Array | np.ndarray, " nodes"]
+    matrix: Float[Array | np.ndarray, "nodes orders"]
+
+
 class HermiteSeries(PairLaw):
     """Series law of an elementwise function, truncated to the orders below `terms`."""
 
@@ -60,28 +65,23 @@ class HermiteSeries(PairLaw):
     terms: int = eqx.field(static=True)
     nodes: Float[Array | np.ndarray, " nodes"]
     weights: Float[Array | np.ndarray, " nodes"]
-    projector: Float[Array | np.ndarray, "nodes terms"]
-    ramps: Float[Array | np.ndarray, "ramps terms"]
+    projection: Projection
+    ramps: Float[Array | np.ndarray, "ramps orders"]
 
     def moments(self, q):
         value, slope = value_and_slope(self.function, _std(q)[..., None] * self.nodes)
-        return Averages(
-            (value**2 @ self.weights).astype(q.dtype), (slope**2 @ self.weights).astype(q.dtype)
-        )
+        return Averages((value**2 @ self.weights).astype(q.dtype), (slope**2 @ self.weights).astype(q.dtype))
 
     def features(self, q):
         std = _std(q)
-        c = (self.function(std[:, None] * self.nodes) @ self.projector).astype(q.dtype)
+        nodes, matrix = self.projection
+        c = (self.function(std[:, None] * nodes) @ matrix).astype(q.dtype)
         inverse = jnp.where(q > 0, 1 / jnp.where(q > 0, std, 1), 0)
         kink = None
         if self.shape.jumps:
             powers = std[:, None] ** np.arange(1, HIGHEST_JUMP + 1) * np.array(self.shape.jumps)
             kink = (powers @ self.ramps).astype(q.dtype)
-            kink = self._higher(kink.at[:, :_FIRST_TAIL_ORDER].set(0))
-        return Expansion(c[:, 0], c[:, 1], self._higher(c), kink, std, inverse)
-
-    def _higher(self, c: Float[Array, "n terms"]) -> Float[Array, "n orders"]:
-        return c[:, self.shape.first :: self.shape.stride][:, ::-1]
+        return Expansion(c[:, 0], c[:, 1], c[:, 2:], kink, std, inverse)
 
     def pair(self, rows, columns, k):
         normalise = rows.inverse_std[:, None] * columns.inverse_std[None, :]
@@ -89,7 +89,7 @@ class HermiteSeries(PairLaw):
         # Clipped in value only: the derivative at parallel inputs is the one-sided one.
         rho = rho + lax.stop_gradient(jnp.clip(rho, -1, 1) - rho)
         first, stride = self.shape.first, self.shape.stride
-        series, d_series = _horner(rows, columns, rho if stride == 1 else rho**2)
+        series, d_series = _higher_orders(rows, columns, rho if stride == 1 else rho**2)
         if stride == 2:
             d_series = 2 * rho * d_series
         linear = rows.linear[:, None] * columns.linear[None, :]
@@ -109,62 +109,50 @@ class HermiteSeries(PairLaw):
 @functools.lru_cache(maxsize=512)
 def hermite_series(function: Callable[[Array], Array], terms: int = DEFAULT_TERMS) -> HermiteSeries:
     """The series law of `function`, an elementwise function of an array."""
-    rule = gaussian_rule(terms)
+    rule, shape = gaussian_rule(terms), shape_at_zero(function)
+    ramps = ramp_coefficients(terms)
+    ramps[:, :_FIRST_TAIL_ORDER] = 0
     return HermiteSeries(
         function,
-        shape_at_zero(function),
+        shape,
         terms,
         rule.nodes,
         rule.weights,
-        hermite_projector(terms),
-        ramp_coefficients(terms),
+        _projection(shape.first, shape.stride, terms),
+        ramps[:, _orders(shape.first, shape.stride, terms)[2:]],
     )
 
 
-def terms_needed(
-    function: Callable[[Array], Array], q: Float[np.ndarray, " n"], tolerance: float
-) -> int:
-    """The smallest number of terms that leaves out less than `tolerance` of <sigma^2> and <sigma'^2>.
+def _orders(first: int, stride: int, terms: int) -> Int[np.ndarray, " orders"]:
+    """Zero, one, then the higher orders in use from the highest down."""
+    return np.concatenate([[0, 1], np.arange(first, terms, stride)[::-1]])
 
-    By Parseval's identity the squared coefficients add up to those two averages, which quadrature
-    gives directly; for two different inputs the error is at most the geometric mean of theirs.
-    Warns with the error reached when the longest series is not enough.
+
+@functools.cache
+def _projection(first: int, stride: int, terms: int) -> Projection:
+    """From function values to Hermite coefficients, looking at one side only where parity allows.
+
+    A function that is odd up to a constant is known from f(0) and its values at u > 0; one that is
+    even up to a linear part from its values at u > 0 and one at u < 0.
     """
-    for size in _SEARCH_SIZES:
-        missing = _missing_share(function, q, size)
-        enough = [t for t in _LADDER if t <= size and missing[t] <= tolerance]
-        if enough:
-            return enough[0]
-    warnings.warn(
-        f"preactivation variances reach {q.max():.3g}, where {size} Hermite terms leave out "
-        f"{missing[size]:.1e} of <sigma'^2> for parallel inputs (asked for: {tolerance:.1e}); "
-        "standardise the inputs or lower C_b and C_W.",
-        stacklevel=2,
-    )
-    return size
-
-
-def _missing_share(function, q, size: int) -> dict[int, float]:
-    """For every rung of the ladder up to `size`: the relative error at rho = 1, worst over q."""
-    rule, shape = gaussian_rule(size), shape_at_zero(function)
-    value, slope = (np.asarray(a) for a in value_and_slope(function, jnp.sqrt(q)[:, None] * rule.nodes))
-    squares = (value @ hermite_projector(size)) ** 2
-    partial_value = np.cumsum(squares, axis=1)
-    partial_slope = np.cumsum(squares * np.arange(size), axis=1) / q[:, None]
-    full_value, full_slope = value**2 @ rule.weights, slope**2 @ rule.weights
-    missing = {}
-    for terms in (t for t in _LADDER if t <= size):
-        in_value = full_value - partial_value[:, terms - 1]
-        in_slope = full_slope - partial_slope[:, terms - 1]
-        if shape.jumps:
-            powers = np.sqrt(q)[:, None] ** np.arange(1, HIGHEST_JUMP + 1) * np.array(shape.jumps)
-            tail_value, tail_slope = ramp_tails_at_one(terms)
-            in_value = in_value - np.einsum("am,mn,an->a", powers, tail_value, powers)
-            in_slope = in_slope - np.einsum("am,mn,an->a", powers, tail_slope, powers) / q
-        missing[terms] = float(
-            max(np.abs(in_value / full_value).max(), np.abs(in_slope / full_slope).max())
-        )
-    return missing
+    nodes, orders = gaussian_rule(terms).nodes, _orders(first, stride, terms)
+    matrix = hermite_projector(terms)[:, orders]
+    if stride == 1:
+        return Projection(nodes, matrix)
+    right, half = nodes[nodes > 0], 2 * matrix[nodes > 0]
+    if first == 3:
+        half[:, 0] = 0
+        at_zero = -half.sum(axis=0)
+        at_zero[0] = 1
+        return Projection(np.append(right, 0.0), np.vstack([half, at_zero]))
+    # f(-u) = f(u) - 2 a u, and the slope a of the linear part is read off at one pair of nodes.
+    half[:, 1] = 0
+    linear_share = -right @ half
+    linear_share[1] = 1
+    one = np.argmin(np.abs(right - 1))
+    half[one] += linear_share / (2 * right[one])
+    at_left = -linear_share / (2 * right[one])
+    return Projection(np.append(right, -right[one]), np.vstack([half, at_left]))
 
 
 def _std(q: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -182,7 +170,7 @@ def kink_tail(
     From there on ramps of different parity share no order, so only equal parities are paired.
     """
     pairs = RampPairs(rho)
-    low = ramp_coefficients(_FIRST_TAIL_ORDER)
+    low = ramp_coefficients(_FIRST_TAIL_ORDER).astype(rho.dtype)
     value, slope = jnp.zeros_like(rho), jnp.zeros_like(rho)
     present = [m for m, jump in enumerate(jumps, 1) if jump]
     for m, n in itertools.product(present, present):
@@ -191,35 +179,72 @@ def kink_tail(
         head = (low[m - 1] * low[n - 1])[::-1]
         size = (jumps[m - 1] * jumps[n - 1]) * row_std[:, None] ** m * column_std[None, :] ** n
         value = value + size * (pairs(m, n) - jnp.polyval(head, rho))
-        slope = slope + size * (pairs(m - 1, n - 1) - jnp.polyval(np.polyder(head), rho))
+        slope = slope + size * (pairs(m - 1, n - 1) - jnp.polyval(np.polyder(head).astype(rho.dtype), rho))
     return Averages(value, slope)
 
 
-def _horner(
+Coefficients = tuple[Float[Array, "_ orders"], ...]  # of the rows and columns, then of their kinks
+
+
+def _higher_orders(
     rows: Expansion, columns: Expansion, x: Float[Array, "rows columns"]
 ) -> tuple[Float[Array, "rows columns"], Float[Array, "rows columns"]]:
     """The higher orders of the series, less their kink parts, as a polynomial in x; its derivative."""
-    orders = rows.higher.shape[1]
-    chunks = max(1, -(-orders // _UNROLLED_TERMS))
-    padding = chunks * _UNROLLED_TERMS - orders if chunks > 1 else 0
+    coefficients = (rows.higher, columns.higher)
+    if rows.kink is not None and columns.kink is not None:
+        coefficients += (rows.kink, columns.kink)
+    total = _horner(coefficients, x)
+    return lax.real(total), lax.imag(total)
+
+
+@jax.custom_jvp
+def _horner(coefficients: Coefficients, x: Float[Array, "rows columns"]) -> Complex[Array, "rows columns"]:
+    """Polynomial (real part) and derivative (imaginary part).
+
+    Horner's rule two orders at a time, which halves the chain of dependent operations. Value and
+    derivative travel as one complex array, so that XLA computes them in one loop.
+    """
+    orders = coefficients[0].shape[1]
+    chunks = -(-orders // _UNROLLED_ORDERS)
+    size = 2 * -(-orders // (2 * chunks))
+    square, twice = x * x, 2 * x
 
     def by_order(a: Float[Array, "n orders"]) -> Float[Array, "chunks size n"]:
-        return jnp.pad(a, ((0, 0), (padding, 0))).T.reshape(chunks, -1, a.shape[0])
+        return jnp.pad(a, ((0, 0), (chunks * size - orders, 0))).T.reshape(chunks, size, -1)
 
     def advance(carry, chunk):
-        value, derivative = carry
-        for a, b, *kinks in zip(*chunk, strict=True):
-            derivative = derivative * x + value
-            value = value * x + a[:, None] * b[None, :]
-            if kinks:
-                value = value - kinks[0][:, None] * kinks[1][None, :]
-        return (value, derivative), None
+        value, derivative = lax.real(carry), lax.imag(carry)
+        for i in range(0, size, 2):
+            upper, lower = (_products(tuple(part[i + j] for part in chunk)) for j in (0, 1))
+            derivative = derivative * square + (value * twice + upper)
+            value = value * square + (upper * x + lower)
+        return lax.complex(value, derivative), None
 
-    coefficients = [rows.higher, columns.higher]
-    if rows.kink is not None:
-        coefficients += [rows.kink, columns.kink]
-    stacks = tuple(by_order(a) for a in coefficients)
+    start = lax.complex(jnp.zeros_like(x), jnp.zeros_like(x))
+    return lax.scan(advance, start, tuple(by_order(a) for a in coefficients))[0]
+
+
+@_horner.defjvp
+def _horner_jvp(primals, tangents):
+    return jax.jvp(_horner_by_single_orders, primals, tangents)
+
+
+def _horner_by_single_orders(coefficients: Coefficients, x: Float[Array, "rows columns"]):
+    """The same polynomial; a short loop, whose derivatives compile fast."""
+
+    def advance(carry, order):
+        value, derivative = carry
+        return (value * x + _products(order), derivative * x + value), None
+
     start = (jnp.zeros_like(x), jnp.zeros_like(x))
-    if chunks == 1:
-        return advance(start, tuple(s[0] for s in stacks))[0]
-    return lax.scan(advance, start, stacks)[0]
+    (value, derivative), _ = lax.scan(advance, start, tuple(a.T for a in coefficients))
+    return lax.complex(value, derivative)
+
+
+def _products(order: tuple[Float[Array, " _"], ...]) -> Float[Array, "rows columns"]:
+    """Products of the row inputs' and the column inputs' coefficients, less those of their kinks."""
+    rows, columns, *kinks = order
+    product = rows[:, None] * columns[None, :]
+    if kinks:
+        product = product - kinks[0][:, None] * kinks[1][None, :]
+    return product

@@ -18,13 +18,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PyTree
+from jax.core import Tracer
+from jax.typing import DTypeLike
+from jaxtyping import Array, Complex, Float, PyTree
 
 from finitewidth.architecture import MLP
-from finitewidth.expectations.laws import PairLaw
+from finitewidth.expectations.laws import ExactLaw, PairLaw
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 
+# Two tiles of complex numbers fill the second-level cache of two cores; smaller ones spend their time
+# on handing work to the threads. Below the least size a symmetric matrix is not cut any further.
 _TILE = 512
+_LEAST_TILE = 128
+_SYMMETRIC_CUTS = 4
+_QUANTILES = 17
 _DEFAULT_TOLERANCE = {"float32": 1e-6, "float64": 1e-9}
 
 
@@ -92,9 +99,7 @@ def kernels(
     if x2 is not None:
         x2 = as_inputs("x2", x2, net)
         if x1.shape[1] != x2.shape[1]:
-            raise ValueError(
-                f"x1 has {x1.shape[1]} features and x2 has {x2.shape[1]}; they must agree."
-            )
+            raise ValueError(f"x1 has {x1.shape[1]} features and x2 has {x2.shape[1]}; they must agree.")
         dtype = jnp.promote_types(x1.dtype, x2.dtype)
         x1, x2 = x1.astype(dtype), x2.astype(dtype)
     law = resolved_law(net, [x1] if x2 is None else [x1, x2], tolerance, terms)
@@ -110,7 +115,7 @@ def trajectory(net: MLP, x: ArrayLike) -> Kernels:
     return _diagonals(layer_stack(net, x.dtype), net.activation.law(), x)
 
 
-def layer_stack(net: MLP, dtype: jnp.dtype) -> Layers:
+def layer_stack(net: MLP, dtype: DTypeLike) -> Layers:
     """The network's hyperparameters in the precision of the inputs."""
     return Layers(*(a.astype(dtype) for a in (net.C_b, net.C_W, net.lambda_b, net.lambda_W)))
 
@@ -126,11 +131,25 @@ def resolved_law(
         tolerance = _DEFAULT_TOLERANCE[inputs[0].dtype.name]
     elif not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}.")
-    layers = layer_stack(net, inputs[0].dtype)
-    variances = jnp.concatenate([_diagonals(layers, law, x).nngp[:-1].ravel() for x in inputs])
-    if isinstance(variances, jax.core.Tracer):
+    if isinstance(law, ExactLaw):
         return law
-    return law.resolve(variances, tolerance)
+    net, inputs = jax.tree.map(_value, (net, inputs))
+    if any(isinstance(a, Tracer) for a in jax.tree.leaves((net, inputs))):
+        return law
+    with jax.ensure_compile_time_eval():
+        trajectories = _diagonals(layer_stack(net, jnp.float64), law, _representatives(inputs))
+        return law.resolve(trajectories.nngp[:-1], tolerance)
+
+
+def _value(array: Array) -> Array:
+    """The array itself inside `jax.grad`, where it is known; inside `jax.jit` it stays unknown."""
+    return lax.stop_gradient(array) if isinstance(array, Tracer) else array
+
+
+def _representatives(inputs: list[Float[Array, "_ d"]]) -> Float[Array, "quantiles 1"]:
+    """One-feature inputs that span the lengths of the given ones, the shortest and longest included."""
+    lengths = [np.sqrt(np.mean(np.square(x, dtype=np.float64), axis=1)) for x in map(np.asarray, inputs)]
+    return jnp.asarray(np.quantile(np.concatenate(lengths), np.linspace(0, 1, _QUANTILES))[:, None])
 
 
 @eqx.filter_jit
@@ -158,16 +177,35 @@ def prepare(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> tuple[Point
 
 def tile(layers: Layers, law: PairLaw, rows: Points, columns: Points) -> Kernels:
     """All layers of the recursion for one tile of pairs."""
+    return _unpack(_packed_tile(layers, law, rows, columns))
+
+
+def _packed_tile(
+    layers: Layers, law: PairLaw, rows: Points, columns: Points
+) -> Complex[Array, "rows columns"]:
     gram = rows.x @ columns.x.T / rows.x.shape[1]
     first, rest = _split(layers)
 
-    def step(below: Kernels, level):
+    def step(packed, level):
         layer, row_features, column_features = level
+        below = _unpack(packed)
         value, slope = law.pair(row_features, column_features, below.nngp)
-        return _affine(layer, value, slope, below.ntk), None
+        return _pack(_affine(layer, value, slope, below.ntk)), None
 
-    output, _ = lax.scan(step, _base(first, gram), (rest, rows.features, columns.features))
-    return output
+    return lax.scan(step, _pack(_base(first, gram)), (rest, rows.features, columns.features))[0]
+
+
+def _pack(pair: Kernels) -> Complex[Array, "*s"]:
+    """Both kernels as one complex array.
+
+    XLA computes each real array in a loop of its own, and would work out what the two kernels share
+    twice; one complex array is one loop.
+    """
+    return lax.complex(pair.nngp, pair.ntk)
+
+
+def _unpack(packed: Complex[Array, "*s"]) -> Kernels:
+    return Kernels(lax.real(packed), lax.imag(packed))
 
 
 def take(points: Points, start: Array | int, size: int) -> Points:
@@ -181,21 +219,26 @@ def tile_starts(n: int, size: int) -> list[int]:
     return [min(i, n - size) for i in range(0, n, size)]
 
 
+def _tile_size(n: int, largest: int = _TILE) -> int:
+    """The least size that covers n points with as few tiles as the largest size does."""
+    return -(-n // -(-n // largest))
+
+
 @eqx.filter_jit
 def _symmetric(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
     points, diagonal = prepare(layers, law, x)
     n = x.shape[0]
-    size = min(n, _TILE)
+    size = _tile_size(n, min(_TILE, max(_LEAST_TILE, n // _SYMMETRIC_CUTS)))
     starts = tile_starts(n, size)
     upper = np.array([(a, b) for i, a in enumerate(starts) for b in starts[i:]])
 
     @jax.checkpoint
     def one_tile(corner):
         rows, columns = take(points, corner[0], size), take(points, corner[1], size)
-        same = corner[0] + jnp.arange(size)[:, None] == corner[1] + jnp.arange(size)[None, :]
-        exact = (lax.dynamic_slice_in_dim(d, corner[0], size)[:, None] for d in diagonal)
-        block = tile(layers, law, rows, columns)
-        return Kernels(*(jnp.where(same, d, b) for d, b in zip(exact, block, strict=True)))
+        exact = lax.dynamic_slice_in_dim(_pack(diagonal), corner[0], size)
+        block = _packed_tile(layers, law, rows, columns)
+        on_diagonal = corner[0] == corner[1]
+        return _unpack(lax.cond(on_diagonal, _symmetrised, lambda block, _: block, block, exact))
 
     def write(whole: Kernels, corner):
         block = one_tile(corner)
@@ -203,17 +246,14 @@ def _symmetric(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
         mirror = lambda w, b: lax.dynamic_update_slice(w, b.T, (corner[1], corner[0]))  # noqa: E731
         return jax.tree.map(mirror, jax.tree.map(place, whole, block), block), None
 
-    empty = Kernels(*(jnp.zeros((n, n), x.dtype) for _ in range(2)))
-    return lax.scan(write, empty, jnp.asarray(upper))[0]
+    return lax.scan(write, _blank(n, n, x.dtype), jnp.asarray(upper))[0]
 
 
 @eqx.filter_jit
-def _rectangular(
-    layers: Layers, law: PairLaw, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]
-) -> Kernels:
+def _rectangular(layers: Layers, law: PairLaw, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]) -> Kernels:
     (rows, _), (columns, _) = prepare(layers, law, x1), prepare(layers, law, x2)
     n1, n2 = x1.shape[0], x2.shape[0]
-    height, width = min(n1, _TILE), min(n2, _TILE)
+    height, width = _tile_size(n1), _tile_size(n2)
     corners = np.array([(a, b) for a in tile_starts(n1, height) for b in tile_starts(n2, width)])
 
     @jax.checkpoint
@@ -224,8 +264,18 @@ def _rectangular(
         place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))  # noqa: E731
         return jax.tree.map(place, whole, one_tile(corner)), None
 
-    empty = Kernels(*(jnp.zeros((n1, n2), x1.dtype) for _ in range(2)))
-    return lax.scan(write, empty, jnp.asarray(corners))[0]
+    return lax.scan(write, _blank(n1, n2, x1.dtype), jnp.asarray(corners))[0]
+
+
+def _symmetrised(block: Complex[Array, "n n"], diagonal: Complex[Array, " n"]) -> Complex[Array, "n n"]:
+    """The upper triangle, its mirror image, and the given diagonal: rounding may differ across it."""
+    row, column = jnp.arange(len(diagonal))[:, None], jnp.arange(len(diagonal))
+    return jnp.where(row < column, block, jnp.where(row > column, block.T, diagonal))
+
+
+def _blank(n1: int, n2: int, dtype: jnp.dtype) -> Kernels:
+    """Two matrices to be overwritten; equal ones would be made as one and then copied."""
+    return Kernels(jnp.zeros((n1, n2), dtype), jnp.ones((n1, n2), dtype))
 
 
 def _split(layers: Layers) -> tuple[Layers, Layers]:
