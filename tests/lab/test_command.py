@@ -1,6 +1,7 @@
 """`finitewidth lab` on the command line."""
 
 import dataclasses
+import importlib
 import json
 
 import numpy as np
@@ -16,7 +17,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch):
-    monkeypatch.setattr("finitewidth.cli.lab.output", Console(width=250))
+    monkeypatch.setattr(importlib.import_module("finitewidth.cli.lab"), "output", Console(width=250))
 
 
 def test_list_names_every_claim_and_chapter():

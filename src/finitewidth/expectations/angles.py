@@ -22,11 +22,9 @@ def _arccos_polynomial(dtype_name: str) -> tuple[float, ...]:
     """Power-series coefficients, in t = 2 a - 1, of arccos(a) / sqrt(1 - a) for a in [0, 1]."""
     degree = _POLYNOMIAL_DEGREE[dtype_name]
 
-    def reduced_arccos(t: np.ndarray) -> np.ndarray:
-        a = (t + 1) / 2
-        return np.arccos(a) / np.sqrt(1 - a)
-
-    series = chebyshev.chebinterpolate(reduced_arccos, degree)
+    t = chebyshev.chebpts1(degree + 1)
+    a = (t + 1) / 2
+    series = chebyshev.chebfit(t, np.arccos(a) / np.sqrt(1 - a), degree)
     return tuple(float(c) for c in chebyshev.cheb2poly(series))
 
 

@@ -114,7 +114,7 @@ def phase_diagram(
 
 
 def _lengths(chi: np.ndarray) -> np.ndarray:
-    """1/|log chi|; infinite where chi is one up to the rounding of the fixed point, zero where it vanishes."""
+    """1/|log chi|: infinite where chi is one up to the rounding of the fixed point, zero for chi = 0."""
     with np.errstate(divide="ignore"):
         rate = np.abs(np.log(chi))
         return np.where(rate < _CRITICAL_RATE, np.inf, 1 / rate)
