@@ -11,12 +11,18 @@ jax.config.update("jax_enable_x64", True)
 
 from finitewidth.activations import ACTIVATION_NAMES, Activation
 from finitewidth.architecture import MLP
+from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
 from finitewidth.networks.control_variates import paired_ensemble
 from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
 from finitewidth.networks.tangent_kernel import empirical_ntk, empirical_ntk_by_group
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import Training, train
+from finitewidth.prediction.bayesian import BayesianInference, evidence
+from finitewidth.prediction.curves import LossCurves, loss_curves
+from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.predict import predict
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
@@ -27,9 +33,16 @@ __all__ = [
     "DDNTK",
     "MLP",
     "Activation",
+    "BayesianInference",
+    "DirectOptimization",
     "Ensemble",
+    "GradientDescent",
+    "GradientFlow",
     "Kernels",
+    "LossCurves",
+    "TrainedDistribution",
     "Training",
+    "TrainingProblem",
     "Tuning",
     "correlation_lengths",
     "criticality",
@@ -37,11 +50,15 @@ __all__ = [
     "empirical_dntk",
     "empirical_ntk",
     "empirical_ntk_by_group",
+    "estimators",
+    "evidence",
     "expand",
     "fixed_point",
     "kernels",
+    "loss_curves",
     "paired_ensemble",
     "phase_diagram",
+    "predict",
     "susceptibilities",
     "train",
     "train_ensemble",
@@ -49,9 +66,11 @@ __all__ = [
     "tune",
 ]
 
+_ON_DEMAND = {"lab": "finitewidth.lab", "estimators": "finitewidth.prediction.estimators"}
+
 
 def __getattr__(name: str):
-    """The laboratory is imported when it is first asked for: it brings matplotlib with it."""
-    if name == "lab":
-        return importlib.import_module("finitewidth.lab")
+    """Modules that bring matplotlib or scikit-learn with them are imported when first asked for."""
+    if name in _ON_DEMAND:
+        return importlib.import_module(_ON_DEMAND[name])
     raise AttributeError(f"module 'finitewidth' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""What training does to a function."""

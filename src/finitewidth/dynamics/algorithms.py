@@ -1,0 +1,153 @@
+r"""Learning algorithms, as filters on the spectrum of the training kernel.
+
+On a linear model each eigenmode of the kernel is learnt by itself. An algorithm is the fraction
+$r(\lambda)$ of the residual that it leaves in a mode with eigenvalue $\lambda$; what it has learnt, per
+unit of kernel, is the gain $(1-r(\lambda))/\lambda$.
+"""
+
+import math
+from abc import abstractmethod
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class SpectralAlgorithm(eqx.Module):
+    """A training algorithm that acts on each eigenmode of the kernel separately."""
+
+    @property
+    @abstractmethod
+    def converged(self) -> bool:
+        """Whether it runs until nothing of the residual is left."""
+
+    @abstractmethod
+    def resolved(self, largest: float) -> "SpectralAlgorithm":
+        """The same algorithm with every choice made, given the largest eigenvalue."""
+
+    @abstractmethod
+    def stopped(self, at: float | int) -> "SpectralAlgorithm":
+        """The same algorithm after a number of steps, or at a time."""
+
+    @abstractmethod
+    def residual(self, eigenvalues: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Fraction of the residual that is left in each mode."""
+
+    @abstractmethod
+    def gain(self, eigenvalues: Float[Array, " n"]) -> Float[Array, " n"]:
+        """(1 - residual) / eigenvalue, with its limit at zero eigenvalues."""
+
+
+class GradientDescent(SpectralAlgorithm):
+    """Full-batch gradient descent on half the sum of squared errors.
+
+    Parameters
+    ----------
+    eta
+        Global step; "auto" takes half the largest stable one, 1 / lambda_max.
+    steps
+        Number of steps; infinity runs to the end of training.
+    """
+
+    eta: float | int | Literal["auto"] = eqx.field(static=True, default="auto")
+    steps: float | int = eqx.field(static=True, default=math.inf)
+
+    def __check_init__(self):
+        if self.eta != "auto" and not (isinstance(self.eta, float | int) and 0 < self.eta < math.inf):
+            raise ValueError(f'eta must be "auto" or a positive number, got {self.eta!r}.')
+        if not self.steps >= 0 or (math.isfinite(self.steps) and self.steps != int(self.steps)):
+            raise ValueError(f"steps must be a whole number, zero or more, or infinity, got {self.steps}.")
+
+    @property
+    def converged(self) -> bool:
+        return math.isinf(self.steps)
+
+    def resolved(self, largest: float) -> "GradientDescent":
+        limit = 2 / largest
+        if self.eta == "auto":
+            return GradientDescent(limit / 2, self.steps)
+        if self.eta >= limit:
+            raise ValueError(
+                f"eta={self.eta:.4g} is not below 2/lambda_max={limit:.4g}: gradient descent diverges on "
+                'this data. Lower it, or use eta="auto".'
+            )
+        return self
+
+    def stopped(self, at: float | int) -> "GradientDescent":
+        return GradientDescent(self.eta, at)
+
+    def residual(self, eigenvalues):
+        factor = 1 - self._step() * eigenvalues
+        if self.converged:
+            return jnp.where(factor < 1, 0.0, 1.0)
+        sign = jnp.where((factor < 0) & (self.steps % 2 == 1), -1.0, 1.0)
+        return sign * jnp.abs(factor) ** self.steps
+
+    def gain(self, eigenvalues):
+        if self.converged:
+            return 1 / eigenvalues
+        x = self._step() * eigenvalues
+        slow = jnp.where(x < 0.5, x, 0.0)
+        # (1 - (1 - x)^t) / x without cancellation in the slow modes.
+        small = -jnp.expm1(self.steps * jnp.log1p(-slow)) / jnp.where(slow > 0, slow, 1)
+        small = jnp.where(slow > 0, small, self.steps)
+        fast = (1 - self.residual(eigenvalues)) / jnp.where(x < 0.5, 1, x)
+        return self._step() * jnp.where(x < 0.5, small, fast)
+
+    def _step(self) -> float:
+        if self.eta == "auto":
+            raise ValueError('eta is still "auto": call resolved(largest eigenvalue) first.')
+        return self.eta
+
+
+class GradientFlow(SpectralAlgorithm):
+    """Gradient descent with infinitesimal steps, run for a time."""
+
+    time: float | int = eqx.field(static=True, default=math.inf)
+
+    def __check_init__(self):
+        if not self.time >= 0:
+            raise ValueError(f"time must be zero or more, got {self.time}.")
+
+    @property
+    def converged(self) -> bool:
+        return math.isinf(self.time)
+
+    def resolved(self, largest: float) -> "GradientFlow":
+        return self
+
+    def stopped(self, at: float | int) -> "GradientFlow":
+        return GradientFlow(at)
+
+    def residual(self, eigenvalues):
+        if self.converged:
+            return jnp.where(eigenvalues > 0, 0.0, 1.0)
+        return jnp.exp(-self.time * eigenvalues)
+
+    def gain(self, eigenvalues):
+        if self.converged:
+            return 1 / eigenvalues
+        x = self.time * eigenvalues
+        safe = jnp.where(x > 0, x, 1)
+        return self.time * jnp.where(x > 0, -jnp.expm1(-x) / safe, 1)
+
+
+class DirectOptimization(SpectralAlgorithm):
+    """Solve the least-squares problem outright: minimum norm, no trajectory."""
+
+    @property
+    def converged(self) -> bool:
+        return True
+
+    def resolved(self, largest: float) -> "DirectOptimization":
+        return self
+
+    def stopped(self, at: float | int) -> "DirectOptimization":
+        raise ValueError("direct optimisation has no trajectory: use GradientDescent or GradientFlow.")
+
+    def residual(self, eigenvalues):
+        return jnp.where(eigenvalues > 0, 0.0, 1.0)
+
+    def gain(self, eigenvalues):
+        return 1 / eigenvalues

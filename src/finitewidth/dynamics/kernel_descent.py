@@ -1,0 +1,97 @@
+r"""Training of linear models and of infinitely wide networks, in closed form.
+
+The outputs on the training set A obey $z_A(t) = y + U(t)\,(z_A(0)-y)$, those anywhere else
+$z_B(t) = z_B(0) - M(t)\,(z_A(0)-y)$ with the smoother
+$M(t) = \Theta_{BA}\,\Theta_{AA}^{-1}\,(1-U(t))$. Both are filters on the spectrum of $\Theta_{AA}$.
+
+A ridge r stands for a penalty $\frac r2|\theta-\theta(0)|^2$ in the loss; it replaces $\Theta_{AA}$ by
+$\Theta_{AA}+r$ in the smoother, at any time.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.sparse.linalg import eigsh
+
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.cholesky import Cholesky, Matrix, factorise
+
+_DENSE = 300
+
+
+class Spectrum(eqx.Module):
+    """Eigenvalues, in rising order, and eigenvectors of a training kernel."""
+
+    eigenvalues: Float[Array, " train"]
+    eigenvectors: Float[Array, "train train"]
+
+    @classmethod
+    def of(cls, kernel: Float[Array, "train train"]) -> "Spectrum":
+        """Diagonalise a kernel; rounding below zero is cut off."""
+        eigenvalues, eigenvectors = jnp.linalg.eigh(kernel)
+        return cls(jnp.maximum(eigenvalues, 0), eigenvectors)
+
+    def residual(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[Array, " train"]:
+        """Fraction of each mode's residual that is left on the training set."""
+        left = algorithm.residual(self.eigenvalues + ridge)
+        if ridge == 0:
+            return left
+        return (ridge + self.eigenvalues * left) / (self.eigenvalues + ridge)
+
+    def residual_map(
+        self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0
+    ) -> Float[Array, "train train"]:
+        """U(t): what is left of the residual on the training set."""
+        return (self.eigenvectors * self.residual(algorithm, ridge)) @ self.eigenvectors.T
+
+
+class SpectralFilter(NamedTuple):
+    """A partly trained model: the gain of each eigenmode."""
+
+    eigenvectors: Float[Array, "train train"]
+    gain: Float[Array, " train"]
+
+    def solve(self, right: Float[Matrix, "train k"]) -> Float[Array, "train k"]:
+        r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""
+        return self.eigenvectors @ (self.gain[:, None] * (self.eigenvectors.T @ right))
+
+
+def training_filter(
+    kernel: Float[Array, "train train"], algorithm: SpectralAlgorithm, ridge: float | int = 0.0
+) -> Cholesky | SpectralFilter:
+    r"""What training does with the labels: `solve` applies $(\Theta_{AA}+r)^{-1}(1-U(t))$.
+
+    The end of training needs a Cholesky factorisation only; any other time needs the full spectrum,
+    from which the algorithm's open choices are made.
+    """
+    if not ridge >= 0:
+        raise ValueError(f"ridge must be zero or more, got {ridge}.")
+    if not algorithm.converged:
+        spectrum = Spectrum.of(kernel)
+        algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
+        return SpectralFilter(spectrum.eigenvectors, algorithm.gain(spectrum.eigenvalues + ridge))
+    if isinstance(algorithm, GradientDescent) and algorithm.eta != "auto":
+        algorithm.resolved(largest_eigenvalue(kernel) + ridge)
+    return factorise(kernel, ridge, "the training NTK")
+
+
+def smoother(
+    kernel: Float[Array, "train train"],
+    kernel_test_train: Float[Array, "test train"],
+    algorithm: SpectralAlgorithm,
+    ridge: float | int = 0.0,
+) -> Float[Array, "test train"]:
+    """M(t): the map from training labels to predictions, starting from zero."""
+    return jnp.asarray(training_filter(kernel, algorithm, ridge).solve(kernel_test_train.T)).T
+
+
+def largest_eigenvalue(kernel: Float[Array, "n n"]) -> float:
+    """Largest eigenvalue, by Lanczos iteration unless the matrix is small."""
+    matrix = np.asarray(kernel)
+    if len(matrix) <= _DENSE:
+        return float(np.linalg.eigvalsh(matrix)[-1])
+    start = np.random.default_rng(0).normal(size=len(matrix)).astype(matrix.dtype)
+    return float(eigsh(matrix, k=1, v0=start, return_eigenvectors=False)[0])

@@ -1,0 +1,1 @@
+"""p(f*): the distribution of trained networks."""

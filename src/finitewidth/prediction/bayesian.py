@@ -1,0 +1,98 @@
+r"""Bayesian inference with the prior of an infinitely wide network: the NNGP.
+
+With observation noise $s^2$ and $C = K_{AA} + s^2$, the posterior mean is $K_{BA}C^{-1}y$, its covariance
+$K_{BB}-K_{BA}C^{-1}K_{AB}$, and the log evidence $-\frac12 y^T C^{-1} y - \frac12\log\det C -
+\frac N2\log 2\pi$ for every output.
+"""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.scipy.linalg
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from finitewidth.architecture import MLP
+from finitewidth.dynamics.cholesky import SingularKernelError, factorise, suggested_ridge
+from finitewidth.prediction.data import as_targets, first_duplicate
+from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.kernels import kernels
+
+
+class BayesianInference(eqx.Module):
+    """Condition the prior of random networks on the training labels.
+
+    Parameters
+    ----------
+    noise
+        Variance of the observation noise.
+    """
+
+    noise: float | int = eqx.field(static=True, default=0.0)
+
+    def __check_init__(self):
+        if not 0 <= self.noise < math.inf:
+            raise ValueError(f"noise must be a variance, zero or more, got {self.noise}.")
+
+
+def posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
+    """Posterior mean and covariance of the noise-free outputs at the test points."""
+    if inference.noise == 0:
+        problem.refuse_duplicates("the training NNGP kernel", problem.train.nngp)
+    factor = factorise(problem.train.nngp, inference.noise, "the training NNGP kernel")
+    half = factor.half_solve(problem.test_train.nngp.T)
+    mean = half.T @ factor.half_solve(problem.y)
+    return TrainedDistribution(jnp.asarray(mean), problem.test.nngp - half.T @ half)
+
+
+def evidence(
+    net: MLP, x: ArrayLike, y: ArrayLike, noise: float | int | Float[Array, ""] = 0.0
+) -> Float[Array, ""]:
+    """Log evidence of the data under a random infinitely wide network.
+
+    Differentiable in the network's C_b and C_W and in the noise; compare networks by it.
+
+    Parameters
+    ----------
+    net
+        The prior.
+    x, y
+        Training inputs (points, features) and targets (points,) or (points, outputs).
+    noise
+        Variance of the observation noise.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, finitewidth as fw
+    >>> x = jax.random.normal(jax.random.key(0), (20, 2))
+    >>> y = jnp.sin(2 * x[:, 0])
+    >>> deep = fw.evidence(fw.MLP((1,) * 6, "relu"), x, y, noise=0.01)
+    >>> shallow = fw.evidence(fw.MLP((1,), "relu"), x, y, noise=0.01)
+    >>> bool(shallow > deep)
+    True
+    """
+    x = as_inputs("x", x, net)
+    y = as_targets(y, len(x), x.dtype, "y")
+    K = kernels(net, x).nngp
+    lower, _ = factor = jax.scipy.linalg.cho_factor(K + noise * jnp.eye(len(K), dtype=K.dtype), lower=True)
+    points, outputs = y.shape
+    fit = jnp.sum(y * jax.scipy.linalg.cho_solve(factor, y))
+    volume = 2 * jnp.sum(jnp.log(jnp.diag(lower)))
+    log_evidence = -0.5 * (fit + outputs * (volume + points * math.log(2 * math.pi)))
+    if not isinstance(log_evidence, Tracer):
+        _refuse_singular(x, K, noise, log_evidence)
+    return log_evidence
+
+
+def _refuse_singular(x: Array, K: Array, noise: float | int | Array, log_evidence: Array) -> None:
+    pair = first_duplicate(x) if noise == 0 else None
+    if pair is None and bool(jnp.isfinite(log_evidence)):
+        return
+    who = f": points {pair[0]} and {pair[1]} of x are equal" if pair else " to rounding"
+    raise SingularKernelError(
+        f"the NNGP kernel is singular{who}, so the evidence is not defined at noise={float(noise):.1g}; "
+        f"pass a larger noise, say {suggested_ridge(K):.1g}."
+    )

@@ -1,0 +1,117 @@
+r"""How the loss falls during training, averaged over initialisations.
+
+In the basis of the NTK's eigenvectors v the residual of every mode shrinks by itself, so the training
+loss is $\frac12\sum_i\rho_i(t)^2\,(|v_i\cdot y|^2 + n_{out}\,v_i^TKv_i)$; the test loss is a quadratic
+form in the gains $g_i(t)$ whose matrix does not depend on time.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.dynamics.algorithms import SpectralAlgorithm
+from finitewidth.dynamics.kernel_descent import Spectrum
+from finitewidth.prediction.data import Start, as_targets, starting_outputs
+from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.statistics.inputs import ArrayLike
+
+
+class LossCurves(NamedTuple):
+    """Expected loss per point, half the squared error summed over outputs.
+
+    `at` holds the numbers of steps (gradient descent) or the times (gradient flow).
+    """
+
+    at: Float[np.ndarray, " times"]
+    train: Float[np.ndarray, " times"]
+    test: Float[np.ndarray, " times"] | None
+
+
+def loss_curves(
+    problem: TrainingProblem,
+    algorithm: SpectralAlgorithm,
+    at: Sequence[float | int] | np.ndarray,
+    y_test: ArrayLike | None = None,
+    *,
+    initial: Start | None = None,
+    ridge: float = 0.0,
+) -> LossCurves:
+    """Expected training and test loss after each of the given numbers of steps (or times).
+
+    Parameters
+    ----------
+    problem
+        Network and data: `TrainingProblem.of(net, x_train, y_train, x_test)`.
+    algorithm
+        `GradientDescent(eta)` or `GradientFlow()`; where it stops does not matter here.
+    at
+        Numbers of steps, or times; infinity included.
+    y_test
+        Targets at the test points; without them there is no test curve.
+    initial, ridge
+        As in `predict`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, finitewidth as fw
+    >>> x = jnp.linspace(-1, 1, 8)[:, None]
+    >>> problem = fw.TrainingProblem.of(fw.MLP((64,), "relu", 0.1, 2.0), x, jnp.sin(3 * x[:, 0]), x)
+    >>> curves = fw.loss_curves(problem, fw.GradientFlow(), at=[0, 1, 10])
+    >>> bool(curves.train[0] > curves.train[1] > curves.train[2])
+    True
+    """
+    spectrum = Spectrum.of(problem.train.ntk)
+    algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
+    stops = [algorithm.stopped(_plain(t)) for t in at]
+    if ridge == 0 and any(stop.converged for stop in stops):
+        problem.refuse_duplicates("the training NTK", problem.train.ntk)
+    modes = _Modes.of(problem, spectrum, initial)
+    train = [0.5 * jnp.sum(spectrum.residual(stop, ridge) ** 2 * modes.power) for stop in stops]
+    times, rows = np.asarray(at, dtype=float), len(problem.y)
+    if y_test is None:
+        return LossCurves(times, np.asarray(train) / rows, None)
+    y_test = as_targets(y_test, len(problem.x_test), problem.y.dtype, "y_test")
+    test = [modes.test_loss(stop.gain(spectrum.eigenvalues + ridge), y_test) for stop in stops]
+    return LossCurves(times, np.asarray(train) / rows, np.asarray(test) / len(y_test))
+
+
+class _Modes(NamedTuple):
+    """Everything that the loss needs, in the basis of the training kernel's eigenvectors."""
+
+    labels: Float[Array, "train out"]
+    power: Float[Array, " train"]
+    reach: Float[Array, "test train"]
+    start: Float[Array, "test out"]
+    prior: Float[Array, ""]
+    linear: Float[Array, " train"]
+    quadratic: Float[Array, "train train"]
+
+    @classmethod
+    def of(cls, problem: TrainingProblem, spectrum: Spectrum, initial: Start | None) -> "_Modes":
+        V, out = spectrum.eigenvectors, problem.y.shape[1]
+        reach = problem.test_train.ntk @ V
+        if initial is not None:
+            at_train, start = starting_outputs(initial, problem.x_train, problem.x_test, out)
+            labels = V.T @ (problem.y - at_train)
+            zero = jnp.zeros_like(labels[:, 0])
+            return cls(labels, jnp.sum(labels**2, axis=1), reach, start, zero[0], zero, zero[:, None] * zero)
+        labels = V.T @ problem.y
+        K = V.T @ problem.train.nngp @ V
+        power = jnp.sum(labels**2, axis=1) + out * jnp.diag(K)
+        prior = out * jnp.trace(problem.test.nngp)
+        linear = out * jnp.sum(reach * (problem.test_train.nngp @ V), axis=0)
+        start = jnp.zeros((len(reach), out), reach.dtype)
+        return cls(labels, power, reach, start, prior, linear, out * K * (reach.T @ reach))
+
+    def test_loss(self, gain: Float[Array, " train"], y_test: Float[Array, "test out"]) -> Float[Array, ""]:
+        bias = self.start + self.reach @ (gain[:, None] * self.labels) - y_test
+        variance = self.prior - 2 * gain @ self.linear + gain @ self.quadratic @ gain
+        return 0.5 * (jnp.sum(bias**2) + variance)
+
+
+def _plain(t: float | int) -> float | int:
+    """A Python number, whole where it is."""
+    return int(t) if np.isfinite(t) and t == int(t) else float(t)

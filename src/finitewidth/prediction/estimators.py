@@ -1,0 +1,284 @@
+"""Infinitely wide networks as scikit-learn estimators.
+
+`NTKRegressor` and `NTKClassifier` predict with networks trained by gradient descent, `NNGPRegressor` and
+`NNGPClassifier` with the posterior of random networks. Standard deviations are over networks. Everything
+is computed in double precision.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from finitewidth.architecture import MLP
+from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
+from finitewidth.prediction.data import as_targets, warn_of_few_rows
+from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.fitted import FittedLaw, Posterior, TrainedNetworks
+from finitewidth.prediction.votes import label_noise, winning_probability
+
+__all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor"]
+
+
+class _WideNetwork(BaseEstimator):
+    """A network of infinite width with training data; what the labels are is left to the subclass."""
+
+    depth: Any
+    activation: Any
+    C_b: Any
+    C_W: Any
+
+    @abstractmethod
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        """The law of networks that have seen these inputs and outputs."""
+
+    def _network(self) -> MLP:
+        if not (isinstance(self.depth, int | np.integer) and self.depth >= 1):
+            raise ValueError(f"depth must be a whole number of affine layers, 1 or more, got {self.depth!r}.")
+        rates = {name: value for name, value in self.get_params().items() if name.startswith("lambda_")}
+        return MLP((1,) * (self.depth - 1), self.activation, self.C_b, self.C_W, **rates)
+
+    def _fit_outputs(self, X, y) -> None:
+        targets = as_targets(y, len(X), X.dtype, "y")
+        warn_of_few_rows(targets)
+        self.net_ = self._network()
+        self.law_ = self._learn(self.net_, X, np.asarray(targets))
+
+    def _inputs(self, X) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _distribution(self, X) -> TrainedDistribution:
+        X = self._inputs(X)
+        return self.law_.distribution(self.net_, X)
+
+    def __getstate__(self):
+        # Activation functions cannot be pickled; the network is rebuilt from the parameters.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "net_"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "law_" in state:
+            self.net_ = self._network()
+
+
+class _Regressor(RegressorMixin, _WideNetwork):
+    """Predictions in the shape of the targets."""
+
+    def fit(self, X, y):
+        """Fit to inputs (n, features) and targets (n,) or (n, outputs)."""
+        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
+        X, y = checked
+        self._fit_outputs(X, y)
+        self._shape_ = y.shape[1:]
+        return self
+
+    def predict(self, X, return_std: bool = False, return_cov: bool = False):
+        """Mean over networks; with `return_std` or `return_cov` also their spread.
+
+        Returns
+        -------
+        mean
+            (n,) or (n, outputs).
+        std or cov
+            (n,) or (n, n): over networks, the same for every output.
+        """
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov, not both.")
+        X = self._inputs(X)
+        if not (return_std or return_cov):
+            return self.law_.mean(self.net_, X).reshape(-1, *self._shape_)
+        law = self._distribution(X)
+        mean = np.asarray(law.mean).reshape(-1, *self._shape_)
+        return mean, np.asarray(law.std if return_std else law.covariance)
+
+    def sample_y(self, X, n_samples: int = 1, random_state=0):
+        """Outputs of trained networks: (n, n_samples) or (n, outputs, n_samples)."""
+        draws = _draws(self._distribution(X), n_samples, random_state)
+        return draws.reshape(len(draws), *self._shape_, n_samples)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class _Classifier(ClassifierMixin, _WideNetwork):
+    """One output per class, trained on centred one-hot labels; the largest output wins."""
+
+    def fit(self, X, y):
+        """Fit to inputs (n, features) and class labels (n,)."""
+        checked: Any = validate_data(self, X, y, dtype=np.float64)
+        X, y = checked
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes; the {len(y)} rows of y hold one class, "
+                f"{self.classes_[0]!r}."
+            )
+        self._fit_outputs(X, np.eye(len(self.classes_))[index] - 1 / len(self.classes_))
+        self.label_noise_ = label_noise(self.law_.left_out(), index)
+        return self
+
+    def decision_function(self, X):
+        """Mean outputs, (n, classes); for two classes the difference, (n,)."""
+        X = self._inputs(X)
+        mean = self.law_.mean(self.net_, X)
+        return mean[:, 1] - mean[:, 0] if len(self.classes_) == 2 else mean
+
+    def predict(self, X, return_std: bool = False):
+        """The class of largest mean output; with `return_std` also the outputs' spread over networks."""
+        X = self._inputs(X)
+        if not return_std:
+            return self.classes_[np.argmax(self.law_.mean(self.net_, X), axis=1)]
+        law = self._distribution(X)
+        return self.classes_[np.argmax(law.mean, axis=1)], np.asarray(law.std)
+
+    def predict_proba(self, X):
+        """Probability of each class.
+
+        The share of networks that elect it, after adding to their spread the label noise that makes
+        training points, each left out in turn, most probable.
+        """
+        law = self._distribution(X)
+        return winning_probability(np.asarray(law.mean), np.asarray(law.std) ** 2 + self.label_noise_)
+
+    def sample_y(self, X, n_samples: int = 1, random_state=0):
+        """Labels that single networks give: (n, n_samples)."""
+        draws = _draws(self._distribution(X), n_samples, random_state)
+        return self.classes_[np.argmax(draws, axis=1)]
+
+
+def _draws(law: TrainedDistribution, n: int, random_state) -> np.ndarray:
+    """Outputs of n networks, (test, out, n)."""
+    seed = check_random_state(random_state).randint(2**31 - 1)
+    return np.moveaxis(np.asarray(law.sample(jax.random.key(seed), n)), 0, -1)
+
+
+class NTKRegressor(_Regressor):
+    """Regression by infinitely wide networks trained with gradient descent.
+
+    Parameters
+    ----------
+    depth
+        Number of affine layers.
+    activation
+        A name or an `Activation`.
+    C_b, C_W
+        Variances at initialisation. The defaults suit ReLU and inputs of any kind, zeros included; both
+        None take the critical point of the activation.
+    lambda_b, lambda_W
+        Learning rates of biases and weights.
+    ridge
+        Added to the diagonal of the training NTK.
+    algorithm
+        `GradientDescent`, `GradientFlow` or `DirectOptimization`; None trains to the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(-2, 2, 20)[:, None]
+    >>> model = NTKRegressor(depth=3, activation="relu").fit(x[::2], np.sin(x[::2, 0]))
+    >>> mean, std = model.predict(x, return_std=True)
+    >>> bool(np.abs(mean - np.sin(x[:, 0])).max() < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        depth=3,
+        activation="relu",
+        C_b=0.1,
+        C_W=2.0,
+        lambda_b=1.0,
+        lambda_W=1.0,
+        ridge=1e-6,
+        algorithm=None,
+    ):
+        self.depth = depth
+        self.activation = activation
+        self.C_b = C_b
+        self.C_W = C_W
+        self.lambda_b = lambda_b
+        self.lambda_W = lambda_W
+        self.ridge = ridge
+        self.algorithm = algorithm
+
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
+        if not isinstance(algorithm, SpectralAlgorithm):
+            raise ValueError(
+                f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
+            )
+        return TrainedNetworks.of(net, X, y, algorithm, self.ridge)
+
+
+class NTKClassifier(_Classifier):
+    """Classification by infinitely wide networks trained to the end with gradient descent.
+
+    Parameters
+    ----------
+    depth, activation, C_b, C_W, lambda_b, lambda_W, ridge
+        As in `NTKRegressor`.
+    """
+
+    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, lambda_b=1.0, lambda_W=1.0, ridge=1e-6):
+        self.depth = depth
+        self.activation = activation
+        self.C_b = C_b
+        self.C_W = C_W
+        self.lambda_b = lambda_b
+        self.lambda_W = lambda_W
+        self.ridge = ridge
+
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        return TrainedNetworks.of(net, X, y, DirectOptimization(), self.ridge)
+
+
+class NNGPRegressor(_Regressor):
+    """Regression by the posterior of infinitely wide random networks.
+
+    Parameters
+    ----------
+    depth, activation, C_b, C_W
+        The prior, as in `NTKRegressor`.
+    noise
+        Variance of the observation noise.
+    """
+
+    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3):
+        self.depth = depth
+        self.activation = activation
+        self.C_b = C_b
+        self.C_W = C_W
+        self.noise = noise
+
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        return Posterior.of(net, X, y, self.noise)
+
+
+class NNGPClassifier(_Classifier):
+    """Classification by the posterior of infinitely wide random networks, on one-hot labels.
+
+    Parameters
+    ----------
+    depth, activation, C_b, C_W, noise
+        As in `NNGPRegressor`.
+    """
+
+    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3):
+        self.depth = depth
+        self.activation = activation
+        self.C_b = C_b
+        self.C_W = C_W
+        self.noise = noise
+
+    def _learn(self, net: MLP, X, y) -> FittedLaw:
+        return Posterior.of(net, X, y, self.noise)

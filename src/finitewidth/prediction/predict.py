@@ -1,0 +1,67 @@
+"""`predict`: the distribution of trained networks."""
+
+from finitewidth.architecture import MLP
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.prediction.bayesian import BayesianInference, posterior
+from finitewidth.prediction.data import Start
+from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.statistics.inputs import ArrayLike
+
+
+def predict(
+    net: MLP,
+    x_train: ArrayLike,
+    y_train: ArrayLike,
+    x_test: ArrayLike,
+    algorithm: SpectralAlgorithm | BayesianInference | None = None,
+    order: int = 0,
+    *,
+    initial: Start | None = None,
+    ridge: float | int = 0.0,
+) -> TrainedDistribution:
+    """Distribution, over initialisations, of the trained network's outputs at the test points.
+
+    Parameters
+    ----------
+    net
+        The network: architecture, initialisation and learning-rate tensor.
+    x_train, y_train
+        Inputs (train, features) and targets (train,) or (train, outputs).
+    x_test
+        Where to predict, (test, features).
+    algorithm
+        `GradientDescent(eta, steps)` (the default, run to the end), `GradientFlow(time)`,
+        `DirectOptimization()` or `BayesianInference(noise)`.
+    order
+        0 for infinite width.
+    initial
+        A given starting function instead of a random one, or its outputs on (x_train, x_test).
+    ridge
+        Added to the diagonal of the training NTK: the strength r of a penalty r/2 |theta - theta(0)|^2
+        on the distance that the parameters move.
+
+    Returns
+    -------
+    TrainedDistribution
+        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, finitewidth as fw
+    >>> x = jnp.linspace(-1, 1, 8)[:, None]
+    >>> net = fw.MLP(hidden=(64, 64), activation="relu", C_b=0.1, C_W=2.0)
+    >>> law = fw.predict(net, x, jnp.sin(3 * x[:, 0]), x)
+    >>> bool(jnp.max(law.std) < 1e-6)                 # training points are learnt
+    True
+    """
+    if order != 0:
+        raise ValueError(f"order must be 0 (infinite width), got {order}.")
+    problem = TrainingProblem.of(net, x_train, y_train, x_test)
+    if isinstance(algorithm, BayesianInference):
+        if ridge != 0 or initial is not None:
+            raise ValueError(
+                "ridge and initial belong to gradient descent; Bayesian inference takes noise only."
+            )
+        return posterior(problem, algorithm)
+    return trained_distribution(problem, algorithm or GradientDescent(), initial=initial, ridge=ridge)

@@ -1,0 +1,51 @@
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from tolerances import assert_close
+
+NET = fw.MLP((16, 16), "relu", 0.2, 1.8, 0.5, 1.2)
+
+
+@pytest.fixture
+def problem(rng):
+    return fw.TrainingProblem.of(
+        NET, rng.normal(size=(7, 3)), rng.normal(size=(7, 2)), rng.normal(size=(5, 3))
+    )
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("start", [None, lambda x: jnp.stack([x[:, 0], x[:, 1] ** 2], axis=1)])
+@pytest.mark.parametrize(
+    ("algorithm", "at"),
+    [(fw.GradientDescent(0.05), [0, 1, 6, math.inf]), (fw.GradientFlow(), [0, 0.01, 0.3, 5.0])],
+)
+def test_curves_are_the_expected_loss_of_the_law_at_every_time(rng, problem, algorithm, at, start, ridge):
+    y_test = rng.normal(size=(5, 2))
+    curves = fw.loss_curves(problem, algorithm, at, y_test, initial=start, ridge=ridge)
+    x, y = problem.x_train, problem.y
+    for i, t in enumerate(at):
+        stopped = algorithm.stopped(t)
+        for points, target, curve in ((problem.x_test, y_test, curves.test), (x, y, curves.train)):
+            law = fw.predict(NET, x, y, points, stopped, initial=start, ridge=ridge)
+            assert_close(curve[i] + 1, float(law.expected_loss(jnp.asarray(target))) / len(target) + 1, 1e-10)
+
+
+def test_step_is_chosen_from_the_spectrum(problem):
+    top = float(np.linalg.eigvalsh(problem.train.ntk)[-1])
+    auto = fw.loss_curves(problem, fw.GradientDescent(), [3, 10])
+    half = fw.loss_curves(problem, fw.GradientDescent(1 / top), [3, 10])
+    assert auto.test is None
+    assert_close(auto.train, half.train)
+    with pytest.raises(ValueError, match=f"2/lambda_max={2 / top:.4g}"):
+        fw.loss_curves(problem, fw.GradientDescent(2.1 / top), [3])
+
+
+def test_wrong_test_targets_and_algorithms(problem):
+    with pytest.raises(ValueError, match="y_test has shape"):
+        fw.loss_curves(problem, fw.GradientFlow(), [1], np.ones((4, 2)))
+    with pytest.raises(ValueError, match="no trajectory"):
+        fw.loss_curves(problem, fw.DirectOptimization(), [1])
