@@ -63,14 +63,27 @@ class HermiteSeries(PairLaw):
     function: Callable[[Array], Array] = eqx.field(static=True)
     shape: Shape = eqx.field(static=True)
     terms: int = eqx.field(static=True)
-    nodes: Float[Array | np.ndarray, " nodes"]
+    nodes: Float[Array | np.ndarray, " nodes"]  # the positive ones only where parity gives the rest
     weights: Float[Array | np.ndarray, " nodes"]
     projection: Projection
     ramps: Float[Array | np.ndarray, "ramps orders"]
 
     def moments(self, q):
-        value, slope = value_and_slope(self.function, _std(q)[..., None] * self.nodes)
-        return Averages((value**2 @ self.weights).astype(q.dtype), (slope**2 @ self.weights).astype(q.dtype))
+        z = _std(q)[..., None] * self.nodes
+        value, slope = value_and_slope(self.function, z)
+        squares = value**2, slope**2
+        if self.shape.stride == 2:
+            mirrored = self._mirrored(z, value, slope)
+            squares = (here + there**2 for here, there in zip(squares, mirrored, strict=True))
+        return Averages(*((square @ self.weights).astype(q.dtype) for square in squares))
+
+    def _mirrored(self, z: Float[Array, "*s"], value: Float[Array, "*s"], slope: Float[Array, "*s"]):
+        """Value and slope at -z: odd up to a constant, or even up to a linear part."""
+        if self.shape.first == 3:
+            return 2 * self.function(jnp.zeros_like(z[..., :1])) - value, slope
+        unit = jnp.ones_like(z[..., :1])
+        twice = self.function(unit) - self.function(-unit)
+        return value - twice * z, twice - slope
 
     def features(self, q):
         std = _std(q)
@@ -115,14 +128,15 @@ def hermite_series(function: Callable[[Array], Array], terms: int = DEFAULT_TERM
 @functools.lru_cache(maxsize=512)
 def _series(function: Callable[[Array], Array], shape: Shape, terms: int) -> HermiteSeries:
     rule = gaussian_rule(terms)
+    used = rule.nodes > (0 if shape.stride == 2 else -np.inf)
     ramps = ramp_coefficients(terms)[: len(shape.jumps)]
     ramps[:, :_FIRST_TAIL_ORDER] = 0
     return HermiteSeries(
         function,
         shape,
         terms,
-        rule.nodes,
-        rule.weights,
+        rule.nodes[used],
+        rule.weights[used],
         _projection(shape.first, shape.stride, terms),
         ramps[:, _orders(shape.first, shape.stride, terms)[2:]],
     )

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -13,6 +12,7 @@ from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
 
 _LADDER = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 _SEARCH_SIZES = (256, 1024, 4096)
+_value_and_slope = jax.jit(value_and_slope, static_argnums=0)
 
 
 def terms_needed(
@@ -50,25 +50,27 @@ def _missing_share(
     """
     rule, k = gaussian_rule(size), np.arange(size)
     with jax.ensure_compile_time_eval():
-        value, slope = map(np.asarray, value_and_slope(function, jnp.sqrt(q)[:, None] * rule.nodes))
+        value, slope = map(np.asarray, _value_and_slope(function, np.sqrt(q)[:, None] * rule.nodes))
     squares = (value @ hermite_projector(size)) ** 2
     scale = np.stack([value**2 @ rule.weights, slope**2 @ rule.weights])
     jumps = shape.jump_sizes(np.sqrt(q))
     order = np.arange(1, len(shape.jumps) + 1)
-    worst = dict.fromkeys((t for t in _LADDER if t <= size), 0.0)
+    rungs = [t for t in _LADDER if t <= size]
+    worst = np.zeros(len(rungs))
     for rho in (1.0, -1.0):
         # At rho = -1 the second input is the mirror image of the first, and so are the nodes.
         mirrored = slice(None) if rho > 0 else slice(None, None, -1)
         full = np.stack([(f * f[:, mirrored]) @ rule.weights for f in (value, slope)])
         partial_value = np.cumsum(squares * rho**k, axis=1)
         partial_slope = np.cumsum(squares * k * rho ** (k + 1), axis=1) / q[:, None]
-        for terms in worst:
-            error = full - np.stack([partial_value[:, terms - 1], partial_slope[:, terms - 1]])
-            if shape.jumps:
-                # A ramp of order m has the orders k of its own parity only, k - m odd.
+        last = np.array(rungs) - 1
+        error = full[..., None] - np.stack([partial_value[:, last], partial_slope[:, last]])
+        if shape.jumps:
+            # A ramp of order m has the orders k of its own parity only, k - m odd.
+            sides = jumps * rho ** (order + 1), jumps * rho**order / q[:, None]
+            for rung, terms in enumerate(rungs):
                 tails = (tail[: len(order), : len(order)] for tail in ramp_tails_at_one(terms))
-                sides = jumps * rho ** (order + 1), jumps * rho**order / q[:, None]
                 for i, (tail, side) in enumerate(zip(tails, sides, strict=True)):
-                    error[i] -= np.einsum("am,mn,an->a", side, tail, jumps)
-            worst[terms] = max(worst[terms], float(np.abs(error / scale).max()))
-    return worst
+                    error[i, :, rung] -= np.einsum("am,mn,an->a", side, tail, jumps)
+        worst = np.maximum(worst, np.abs(error / scale[..., None]).max(axis=(0, 1)))
+    return dict(zip(rungs, worst.tolist(), strict=True))
