@@ -50,7 +50,6 @@ __all__ = [
     "empirical_dntk",
     "empirical_ntk",
     "empirical_ntk_by_group",
-    "estimators",
     "evidence",
     "expand",
     "fixed_point",

@@ -86,7 +86,7 @@ def test_series_against_mpmath(name):
 
             def inner(u, f=f):
                 kink = -cosine * u / sine
-                g = lambda v: mpmath.npdf(v) * f(mpmath.sqrt(q_b) * (cosine * u + sine * v))  # noqa: E731
+                g = lambda v: mpmath.npdf(v) * f(mpmath.sqrt(q_b) * (cosine * u + sine * v))
                 return (
                     mpmath.npdf(u)
                     * f(mpmath.sqrt(q_a) * u)

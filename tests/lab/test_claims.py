@@ -54,7 +54,7 @@ def out_of_reach(*arguments):
 
 
 def scaled(factor):
-    return lambda setting, value: value * factor
+    return lambda setting, value: np.asarray(value * factor)
 
 
 def growth_per_layer(setting, value):

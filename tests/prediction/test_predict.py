@@ -106,7 +106,7 @@ def test_outputs_are_predicted_one_by_one(data):
 
 def test_a_given_start_is_learnt_from_there(data):
     x, y, x_test = data
-    teacher = lambda points: jnp.stack([jnp.sin(points[:, 0]), points[:, 1] ** 2], axis=1)  # noqa: E731
+    teacher = lambda points: jnp.stack([jnp.sin(points[:, 0]), points[:, 1] ** 2], axis=1)
     untouched = fw.predict(NET, x, teacher(jnp.asarray(x)), x_test, initial=teacher)
     assert_close(untouched.mean, teacher(jnp.asarray(x_test)))
     law = fw.predict(NET, x, y, x_test, initial=teacher)

@@ -111,8 +111,8 @@ def test_gelu_balance_in_closed_form(K):
     """
     with mpmath.workdps(30):
         K = mpmath.mpf(K)
-        density = lambda z: mpmath.npdf(z, 0, mpmath.sqrt(K))  # noqa: E731
-        integrand = lambda z: density(z) * z * mpmath.ncdf(z) * (2 - z**2) * mpmath.npdf(z)  # noqa: E731
+        density = lambda z: mpmath.npdf(z, 0, mpmath.sqrt(K))
+        integrand = lambda z: density(z) * z * mpmath.ncdf(z) * (2 - z**2) * mpmath.npdf(z)
         average = mpmath.quad(integrand, [-12, -4, 0, 4, 12])
         s = K / (1 + K)
         closed = (
@@ -182,7 +182,7 @@ def test_exponents_at_a_half_stable_point(name):
     """D -> D + a D^2 and chi_perp = 1 + b D with a = C_W g''/2, b = C_W h': by quadrature, then by depth."""
     point = criticality(name)
     neuron, K, exponents = oracle.NEURONS[name], point.K_star, point.exponents
-    u = lambda z: z / np.sqrt(K)  # noqa: E731
+    u = lambda z: z / np.sqrt(K)
     curvature = oracle.line_average(lambda z: neuron.value(z) ** 2 * (u(z) ** 4 - 6 * u(z) ** 2 + 3), K) / (
         4 * K**2
     )

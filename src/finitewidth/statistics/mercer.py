@@ -21,7 +21,7 @@ class Mercer(eqx.Module):
     eigenfunctions: Float[Array, "points modes"]
 
     def extend(self, kernel_test_points: Float[Matrix, "test points"]) -> Float[Array, "test modes"]:
-        r"""Eigenfunctions anywhere: $\psi_j(x) = \frac{1}{N\lambda_j}\sum_i K(x,x_i)\psi_j(x_i)$ (Nyström)."""
+        r"""Eigenfunctions anywhere: $\psi_j(x) = \frac{1}{N\lambda_j}\sum_i K(x,x_i)\psi_j(x_i)$."""
         points = self.eigenfunctions.shape[0]
         return jnp.asarray(kernel_test_points) @ self.eigenfunctions / (points * self.eigenvalues)
 
