@@ -12,6 +12,10 @@ jax.config.update("jax_enable_x64", True)
 from finitewidth.activations import ACTIVATION_NAMES, Activation
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
+from finitewidth.dynamics.machine import nearly_kernel_machine
+from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
+from finitewidth.dynamics.tangent_model import TangentModel
+from finitewidth.dynamics.taylor_models import CubicModel, LinearModel, QuadraticModel
 from finitewidth.networks.control_variates import paired_ensemble
 from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
@@ -34,12 +38,17 @@ __all__ = [
     "MLP",
     "Activation",
     "BayesianInference",
+    "CubicModel",
     "DirectOptimization",
     "Ensemble",
     "GradientDescent",
     "GradientFlow",
     "Kernels",
+    "LinearModel",
     "LossCurves",
+    "NearlyKernel",
+    "QuadraticModel",
+    "TangentModel",
     "TrainedDistribution",
     "Training",
     "TrainingProblem",
@@ -55,6 +64,8 @@ __all__ = [
     "fixed_point",
     "kernels",
     "loss_curves",
+    "nearly_kernel",
+    "nearly_kernel_machine",
     "paired_ensemble",
     "phase_diagram",
     "predict",

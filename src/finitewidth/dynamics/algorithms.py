@@ -13,6 +13,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+_SOLUTIONS = ("row-space", "gauss-newton", "minimum-norm")
+
 
 class SpectralAlgorithm(eqx.Module):
     """A training algorithm that acts on each eigenmode of the kernel separately."""
@@ -134,7 +136,33 @@ class GradientFlow(SpectralAlgorithm):
 
 
 class DirectOptimization(SpectralAlgorithm):
-    """Solve the least-squares problem outright: minimum norm, no trajectory."""
+    r"""Solve for the labels outright, no trajectory: on a linear model the weights of least norm.
+
+    On a nonlinear model with more weights than labels the answer depends on what is meant by it. To first
+    order in the nonlinearity three natural meanings differ.
+
+    Parameters
+    ----------
+    solution
+        "row-space" keeps the weights in the span of the training features of the start; "gauss-newton"
+        iterates the least change of the weights that solves the linearised problem; "minimum-norm" takes
+        the smallest weights of all that reach the labels.
+    step
+        Fraction of every Gauss-Newton step that is taken, between 0, a flow, and 1.
+    """
+
+    solution: Literal["row-space", "gauss-newton", "minimum-norm"] = eqx.field(
+        static=True, default="row-space"
+    )
+    step: float | int = eqx.field(static=True, default=1.0)
+
+    def __check_init__(self):
+        if self.solution not in _SOLUTIONS:
+            raise ValueError(f"solution must be one of {', '.join(_SOLUTIONS)}, got {self.solution!r}.")
+        if not 0 <= self.step <= 1:
+            raise ValueError(f"step must be a fraction between 0 and 1, got {self.step}.")
+        if self.step != 1 and self.solution != "gauss-newton":
+            raise ValueError(f'step={self.step} is for solution="gauss-newton", not {self.solution!r}.')
 
     @property
     def converged(self) -> bool:

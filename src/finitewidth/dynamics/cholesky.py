@@ -72,7 +72,7 @@ def factorise(kernel: Float[Matrix, "n n"], ridge: float | int = 0.0, name: str 
     norm = lange("1", upper)
     reciprocal = float(pocon(upper, norm, uplo="U")[0]) if _factorise_in_place(lower) else 0.0
     if not reciprocal > np.finfo(matrix.dtype).eps * _LOST:
-        raise SingularKernelError(_singular_sentence(matrix, ridge, reciprocal, name))
+        raise SingularKernelError(singular_sentence(matrix, ridge, reciprocal, name))
     return Cholesky(upper, reciprocal)
 
 
@@ -123,7 +123,8 @@ def confused_pair(kernel: Float[Matrix, "n n"]) -> tuple[int, int, float] | None
     return int(min(i, j)), int(max(i, j)), float(np.sign(correlation[i, j]))
 
 
-def _singular_sentence(matrix: np.ndarray, ridge: float | int, reciprocal: float, name: str) -> str:
+def singular_sentence(matrix: np.ndarray, ridge: float | int, reciprocal: float, name: str) -> str:
+    """Why a kernel cannot be inverted, and what would help."""
     pair = confused_pair(matrix)
     if pair is None:
         reason = (

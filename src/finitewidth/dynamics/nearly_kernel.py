@@ -1,0 +1,202 @@
+r"""Nearly-kernel methods: the trained quadratic model without features or weights.
+
+A quadratic model $z = W\phi+\frac\epsilon2W\psi W$ trained from zero predicts, to first order in $\epsilon$,
+
+$$z_B = k_{BA}\tilde k^{-1}y
++ P_B\Big[\sum_{12}\mu_{1\,\cdot\,2}\,C_A^{12}\Big] + P_B\Big[\sum_{12}\mu_{\cdot\,12}\,C_B^{12}\Big],\qquad
+P_B[S] = S_B-k_{BA}\tilde k^{-1}S_A,$$
+
+where $C_A$ and $C_B$ are the algorithm projectors contracted with two labels. A kernel, a meta kernel and the
+algorithm decide; features and weights have gone.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel, as_meta_kernel
+from finitewidth.dynamics.projectors import Projectors, projectors
+
+Start = tuple[Matrix, Matrix]
+
+
+class NearlyKernel(NamedTuple):
+    """A nearly-kernel prediction and where it comes from.
+
+    Attributes
+    ----------
+    linear
+        Kernel regression, plus the starting function if there is one.
+    from_trajectory
+        The part with Z_A, which depends on the algorithm: features that moved while training went on.
+    from_endpoint
+        The part with Z_B, the same for every algorithm: meta features at the linear solution.
+    """
+
+    linear: Float[Array, "test out"]
+    from_trajectory: Float[Array, "test out"]
+    from_endpoint: Float[Array, "test out"]
+
+    @property
+    def correction(self) -> Float[Array, "test out"]:
+        """What learned features change, of first order in epsilon."""
+        return self.from_trajectory + self.from_endpoint
+
+    @property
+    def prediction(self) -> Float[Array, "test out"]:
+        """Outputs of the trained model."""
+        return self.linear + self.correction
+
+    @property
+    def share(self) -> Float[Array, "test out"]:
+        """How much of each output came from learned features: |correction| / (|linear| + |correction|)."""
+        learned, fixed = jnp.abs(self.correction), jnp.abs(self.linear)
+        return learned / jnp.maximum(learned + fixed, jnp.finfo(learned.dtype).tiny)
+
+
+def nearly_kernel(
+    k_train: Float[Matrix, "train train"],
+    k_test: Float[Matrix, "test train"],
+    mu_train: MetaKernel | Float[Matrix, "train train train"],
+    mu_test: MetaKernel | Float[Matrix, "test train train"],
+    mu_train_test: MetaKernel | Float[Matrix, "train test train"],
+    y: Float[Matrix, "train out"] | Float[Matrix, " train"],
+    algorithm: SpectralAlgorithm | None = None,
+    *,
+    start: Start | None = None,
+    ridge: float | int = 0.0,
+) -> NearlyKernel:
+    r"""Predictions of a quadratic model trained to the end, to first order in its nonlinearity.
+
+    Parameters
+    ----------
+    k_train, k_test
+        Kernel of the training points, and of test with training points.
+    mu_train, mu_test, mu_train_test
+        Meta kernel with $\epsilon$ included, as arrays or as `MetaKernel` objects. First index: the point of
+        the meta features, which is a test point in `mu_test` and a training point in the other two; the
+        second index of `mu_train_test` is a test point.
+    y
+        Labels, one column per output.
+    algorithm
+        `GradientDescent(eta)` at any stable step (the default, eta="auto"), `GradientFlow()`, or
+        `DirectOptimization(solution, step)`.
+    start
+        Outputs of the model before training on (training, test) points. Kernels and meta kernels must then
+        be those of the start, built from the effective features there.
+    ridge
+        A penalty on the weights: added to the diagonal of k_train, as a private feature of every training
+        point.
+
+    Returns
+    -------
+    NearlyKernel
+        `prediction`, and its parts `linear` and `correction`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import finitewidth as fw
+    >>> phi = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
+    >>> psi = 0.1 * np.ones((3, 3, 3))
+    >>> k, mu = phi @ phi.T, np.einsum("bj,ajk,ck->abc", phi, psi, phi)
+    >>> A, B = slice(0, 2), slice(2, 3)
+    >>> machine = fw.nearly_kernel(k[A, A], k[B, A], mu[A, A, A], mu[B, A, A], mu[A, B, A], np.ones(2))
+    >>> machine.linear.shape
+    (1, 1)
+    """
+    k_train, k_test, y, start = _checked(k_train, k_test, y, start)
+    n, m = len(k_train), len(k_test)
+    mu_train = as_meta_kernel("mu_train", mu_train, (n, n, n))
+    mu_test = as_meta_kernel("mu_test", mu_test, (m, n, n))
+    mu_train_test = as_meta_kernel("mu_train_test", mu_train_test, (n, m, n))
+    modes = projectors(k_train, GradientDescent() if algorithm is None else algorithm, ridge)
+    target = y if start is None else y - start[0]
+    linear = k_test @ modes.solve(target)
+
+    C_A, C_B = modes.contract_A(target), modes.contract_B(target)
+    # The meta kernel sees the symmetric part only, which has rank one.
+    C_B = (C_B + C_B.mT) / 2
+    trajectory = _surviving(modes, k_test, mu_train_test.over_meta(C_A), mu_train.over_meta(C_A))
+    endpoint = _surviving(modes, k_test, mu_test.over_features(C_B), mu_train.over_features(C_B))
+    _warn_if_large(trajectory + endpoint, linear)
+    begin = 0.0 if start is None else start[1]
+    return NearlyKernel(jnp.asarray(begin + linear), jnp.asarray(trajectory), jnp.asarray(endpoint))
+
+
+def _surviving(
+    modes: Projectors, k_test: np.ndarray, source_test: np.ndarray, source_train: np.ndarray
+) -> Float[np.ndarray, "test out"]:
+    """P[S]: what is left of a source once training has removed it from the training points."""
+    return source_test - k_test @ modes.solve(source_train)
+
+
+def _warn_if_large(correction: np.ndarray, linear: np.ndarray) -> None:
+    ratio = np.linalg.norm(correction) / max(np.linalg.norm(linear), np.finfo(linear.dtype).tiny)
+    if ratio > 1 and np.linalg.norm(linear) > 0:
+        warnings.warn(
+            f"the quadratic correction is {ratio:.3g} times as large as the linear prediction: the expansion "
+            "in epsilon is not small, lower epsilon.",
+            stacklevel=3,
+        )
+
+
+def _checked(
+    k_train: Matrix, k_test: Matrix, y: Matrix, start: Start | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+    """Kernels and labels as arrays of one precision and of shapes that fit."""
+    k_train, k_test = as_matrix("k_train", k_train), as_matrix("k_test", k_test)
+    n = len(k_train)
+    if k_train.shape != (n, n):
+        raise ValueError(f"k_train must be square, got shape {k_train.shape}.")
+    if k_test.shape[1] != n:
+        raise ValueError(
+            f"k_test has shape {k_test.shape}; its columns are the {n} training points of k_train."
+        )
+    scale = np.abs(k_train).max(initial=0.0)
+    skew = np.abs(k_train - k_train.T).max(initial=0.0)
+    if skew > 1e3 * np.finfo(k_train.dtype).eps * scale:
+        raise ValueError(f"k_train must be symmetric, but differs from its transpose by {skew:.3g}.")
+    y = as_columns("y", y, n, k_train.dtype)
+    if start is not None:
+        if len(start) != 2:
+            raise ValueError(f"start must hold outputs on (training, test) points, got {len(start)} arrays.")
+        begun = tuple(
+            as_columns(f"start on the {kind} points", s, count, k_train.dtype)
+            for s, kind, count in zip(start, ("training", "test"), (n, len(k_test)), strict=True)
+        )
+        for s in begun:
+            if s.shape[1] != y.shape[1]:
+                raise ValueError(f"start has {s.shape[1]} outputs and y has {y.shape[1]}; they must agree.")
+        return k_train, k_test, y, (begun[0], begun[1])
+    return k_train, k_test, y, None
+
+
+def as_matrix(name: str, kernel: Matrix) -> Float[np.ndarray, "n m"]:
+    """A kernel as a finite matrix of floating numbers."""
+    matrix = np.asarray(kernel)
+    if not np.issubdtype(matrix.dtype, np.floating):
+        matrix = matrix.astype(float)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"{name} must be a matrix with at least one row, got shape {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} holds NaN or infinite values.")
+    return matrix
+
+
+def as_columns(name: str, values: Matrix, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
+    """Labels or outputs as finite columns, one per output."""
+    columns = np.asarray(values, dtype)
+    if columns.ndim == 1:
+        columns = columns[:, None]
+    if columns.ndim != 2 or len(columns) != points or columns.shape[1] == 0:
+        raise ValueError(
+            f"{name} has shape {columns.shape}; {points} points need ({points},) or ({points}, outputs)."
+        )
+    if not np.isfinite(columns).all():
+        raise ValueError(f"{name} holds NaN or infinite values.")
+    return columns
