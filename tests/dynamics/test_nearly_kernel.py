@@ -92,9 +92,18 @@ EPSILONS = 0.008 * 0.5 ** np.arange(4)
         lambda k: fw.GradientFlow(),
         lambda k: fw.DirectOptimization(),
         lambda k: fw.DirectOptimization("gauss-newton", 0.5),
+        lambda k: fw.DirectOptimization("gauss-newton", 0.0),
         lambda k: fw.DirectOptimization("minimum-norm"),
     ],
-    ids=["finite step", "small step", "flow", "row space", "damped Gauss-Newton", "minimum norm"],
+    ids=[
+        "finite step",
+        "small step",
+        "flow",
+        "row space",
+        "damped Gauss-Newton",
+        "Gauss-Newton flow",
+        "minimum norm",
+    ],
 )
 def test_what_is_left_out_is_of_second_order(algorithm_of):
     """Against real training of the weights; the error of the kernel alone is of first order."""

@@ -83,7 +83,9 @@ def _shared(model: TangentModel, x_train, y, x_test, algorithm, weights, ridge) 
     machine = nearly_kernel(
         J_train @ J_train.T,
         J_test @ J_train.T,
-        *(TangentMetaKernel(points, w) for points in ((A, A, A), (B, A, A), (A, B, A))),
+        TangentMetaKernel((A, A, A), w),
+        TangentMetaKernel((B, A, A), w),
+        TangentMetaKernel((A, B, A), w),
         y.ravel(),
         algorithm,
         start=(z_train.ravel(), z_test.ravel()),

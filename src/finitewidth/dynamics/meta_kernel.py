@@ -162,6 +162,16 @@ def as_meta_kernel(name: str, mu: MetaKernel | Matrix, shape: tuple[int, int, in
     return kernel
 
 
+def factors(C: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "rank n"], Float[np.ndarray, "rank m"]]:
+    """Vectors whose products add up to a matrix, as few as its precision allows.
+
+    Projectors contracted with labels are nearly of low rank, so that a few dozen do for any number of points.
+    """
+    U, s, V = np.linalg.svd(C, full_matrices=False)
+    kept = max(1, int(np.sum(s > np.finfo(C.dtype).eps * s[0])))
+    return (U[:, :kept] * s[:kept]).T, V[:kept]
+
+
 def _as_tensor(name: str, mu: Matrix) -> Matrix:
     tensor = mu if isinstance(mu, np.ndarray | Array) else np.asarray(mu, float)
     if tensor.ndim != 3:

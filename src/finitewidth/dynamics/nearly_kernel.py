@@ -109,71 +109,95 @@ def nearly_kernel(
     >>> machine.linear.shape
     (1, 1)
     """
-    k_train, k_test, y, start = _checked(k_train, k_test, y, start)
-    n, m = len(k_train), len(k_test)
-    mu_train = as_meta_kernel("mu_train", mu_train, (n, n, n))
-    mu_test = as_meta_kernel("mu_test", mu_test, (m, n, n))
-    mu_train_test = as_meta_kernel("mu_train_test", mu_train_test, (n, m, n))
-    modes = projectors(k_train, GradientDescent() if algorithm is None else algorithm, ridge)
-    target = y if start is None else y - start[0]
-    linear = k_test @ modes.solve(target)
+    k_test = as_matrix("k_test", k_test)
+    if start is not None and len(start) != 2:
+        raise ValueError(f"start must hold outputs on (training, test) points, got {len(start)} arrays.")
+    begin, begin_test = (None, None) if start is None else start
+    fit = fit_nearly_kernel(k_train, mu_train, y, algorithm, start=begin, ridge=ridge)
+    machine = fit.predict(k_test, mu_test, mu_train_test, begin_test)
+    warn_if_large(machine)
+    return machine
 
-    C_A, C_B = modes.contract_A(target), modes.contract_B(target)
+
+class NearlyKernelFit(NamedTuple):
+    """What the training points contribute to every prediction: computed once, asked many times."""
+
+    modes: Projectors
+    q: Float[np.ndarray, "train out"]
+    C_A: Float[np.ndarray, "out train train"]
+    C_B: Float[np.ndarray, "out train train"]
+    trajectory: Float[np.ndarray, "train out"]
+    endpoint: Float[np.ndarray, "train out"]
+
+    def predict(
+        self,
+        k_test: Float[Matrix, "test train"],
+        mu_test: MetaKernel | Float[Matrix, "test train train"],
+        mu_train_test: MetaKernel | Float[Matrix, "train test train"],
+        start: Matrix | None = None,
+    ) -> NearlyKernel:
+        """Predictions wherever the kernels are given; `start` holds outputs before training there."""
+        k_test = as_matrix("k_test", k_test)
+        n, m = len(self.q), len(k_test)
+        if k_test.shape[1] != n:
+            raise ValueError(
+                f"k_test has shape {k_test.shape}; its columns are the {n} training points of k_train."
+            )
+        mu_test = as_meta_kernel("mu_test", mu_test, (m, n, n))
+        mu_train_test = as_meta_kernel("mu_train_test", mu_train_test, (n, m, n))
+        linear = k_test @ self.q
+        trajectory = mu_train_test.over_meta(self.C_A) - k_test @ self.trajectory
+        endpoint = mu_test.over_features(self.C_B) - k_test @ self.endpoint
+        if start is not None:
+            linear = linear + _as_outputs("start on the test points", start, m, self.q)
+        return NearlyKernel(jnp.asarray(linear), jnp.asarray(trajectory), jnp.asarray(endpoint))
+
+
+def fit_nearly_kernel(
+    k_train: Float[Matrix, "train train"],
+    mu_train: MetaKernel | Float[Matrix, "train train train"],
+    y: Float[Matrix, "train out"] | Float[Matrix, " train"],
+    algorithm: SpectralAlgorithm | None = None,
+    *,
+    start: Matrix | None = None,
+    ridge: float | int = 0.0,
+) -> NearlyKernelFit:
+    """The part of `nearly_kernel` that needs no test points; `start` holds outputs on the training points."""
+    k_train = as_matrix("k_train", k_train)
+    n = len(k_train)
+    if k_train.shape != (n, n):
+        raise ValueError(f"k_train must be square, got shape {k_train.shape}.")
+    skew = np.abs(k_train - k_train.T).max(initial=0.0)
+    if skew > 1e3 * np.finfo(k_train.dtype).eps * np.abs(k_train).max(initial=0.0):
+        raise ValueError(f"k_train must be symmetric, but differs from its transpose by {skew:.3g}.")
+    y = as_columns("y", y, n, k_train.dtype)
+    mu_train = as_meta_kernel("mu_train", mu_train, (n, n, n))
+    if start is not None:
+        y = y - _as_outputs("start on the training points", start, n, y)
+    modes = projectors(k_train, GradientDescent() if algorithm is None else algorithm, ridge)
+    C_A, C_B = modes.contract_A(y), modes.contract_B(y)
     # The meta kernel sees the symmetric part only, which has rank one.
     C_B = (C_B + C_B.mT) / 2
-    trajectory = _surviving(modes, k_test, mu_train_test.over_meta(C_A), mu_train.over_meta(C_A))
-    endpoint = _surviving(modes, k_test, mu_test.over_features(C_B), mu_train.over_features(C_B))
-    _warn_if_large(trajectory + endpoint, linear)
-    begin = 0.0 if start is None else start[1]
-    return NearlyKernel(jnp.asarray(begin + linear), jnp.asarray(trajectory), jnp.asarray(endpoint))
+    trajectory, endpoint = mu_train.over_meta(C_A), mu_train.over_features(C_B)
+    return NearlyKernelFit(modes, modes.solve(y), C_A, C_B, modes.solve(trajectory), modes.solve(endpoint))
 
 
-def _surviving(
-    modes: Projectors, k_test: np.ndarray, source_test: np.ndarray, source_train: np.ndarray
-) -> Float[np.ndarray, "test out"]:
-    """P[S]: what is left of a source once training has removed it from the training points."""
-    return source_test - k_test @ modes.solve(source_train)
-
-
-def _warn_if_large(correction: np.ndarray, linear: np.ndarray) -> None:
-    ratio = np.linalg.norm(correction) / max(np.linalg.norm(linear), np.finfo(linear.dtype).tiny)
-    if ratio > 1 and np.linalg.norm(linear) > 0:
+def warn_if_large(machine: NearlyKernel) -> None:
+    """Warn where learned features are no small correction any more, with the number."""
+    correction, linear = (float(jnp.linalg.norm(part)) for part in (machine.correction, machine.linear))
+    if correction > linear > 0:
         warnings.warn(
-            f"the quadratic correction is {ratio:.3g} times as large as the linear prediction: the expansion "
-            "in epsilon is not small, lower epsilon.",
+            f"the quadratic correction is {correction / linear:.3g} times as large as the linear prediction: "
+            "the expansion in epsilon is not small, lower epsilon.",
             stacklevel=3,
         )
 
 
-def _checked(
-    k_train: Matrix, k_test: Matrix, y: Matrix, start: Start | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
-    """Kernels and labels as arrays of one precision and of shapes that fit."""
-    k_train, k_test = as_matrix("k_train", k_train), as_matrix("k_test", k_test)
-    n = len(k_train)
-    if k_train.shape != (n, n):
-        raise ValueError(f"k_train must be square, got shape {k_train.shape}.")
-    if k_test.shape[1] != n:
-        raise ValueError(
-            f"k_test has shape {k_test.shape}; its columns are the {n} training points of k_train."
-        )
-    scale = np.abs(k_train).max(initial=0.0)
-    skew = np.abs(k_train - k_train.T).max(initial=0.0)
-    if skew > 1e3 * np.finfo(k_train.dtype).eps * scale:
-        raise ValueError(f"k_train must be symmetric, but differs from its transpose by {skew:.3g}.")
-    y = as_columns("y", y, n, k_train.dtype)
-    if start is not None:
-        if len(start) != 2:
-            raise ValueError(f"start must hold outputs on (training, test) points, got {len(start)} arrays.")
-        begun = tuple(
-            as_columns(f"start on the {kind} points", s, count, k_train.dtype)
-            for s, kind, count in zip(start, ("training", "test"), (n, len(k_test)), strict=True)
-        )
-        for s in begun:
-            if s.shape[1] != y.shape[1]:
-                raise ValueError(f"start has {s.shape[1]} outputs and y has {y.shape[1]}; they must agree.")
-        return k_train, k_test, y, (begun[0], begun[1])
-    return k_train, k_test, y, None
+def _as_outputs(name: str, values: Matrix, points: int, like: np.ndarray) -> Float[np.ndarray, "points out"]:
+    outputs = as_columns(name, values, points, like.dtype)
+    if outputs.shape[1] != like.shape[1]:
+        raise ValueError(f"{name} has {outputs.shape[1]} outputs and y has {like.shape[1]}; they must agree.")
+    return outputs
 
 
 def as_matrix(name: str, kernel: Matrix) -> Float[np.ndarray, "n m"]:

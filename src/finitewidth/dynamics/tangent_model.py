@@ -22,7 +22,7 @@ from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel
+from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel, factors
 from finitewidth.dynamics.weight_space import PointModel
 
 Function = Callable[[Any, Any], Array]
@@ -121,10 +121,10 @@ class TangentMetaKernel(MetaKernel):
         return sizes[0], sizes[1], sizes[2]
 
     def over_features(self, C: Float[Matrix, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
-        return np.stack([np.asarray(self._bent(*_factors(c))) for c in np.asarray(C)], axis=1)
+        return np.stack([np.asarray(self._bent(*_jax_factors(c))) for c in np.asarray(C)], axis=1)
 
     def over_meta(self, C: Float[Matrix, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
-        return np.stack([np.asarray(self._reached(*_factors(c))) for c in np.asarray(C)], axis=1)
+        return np.stack([np.asarray(self._reached(*_jax_factors(c))) for c in np.asarray(C)], axis=1)
 
     def along(self, q: Float[Matrix, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
         return np.stack([np.asarray(self._turned(jnp.asarray(column))) for column in np.asarray(q).T])
@@ -170,8 +170,6 @@ def _push(points: PointModel, weights: Array, q: Float[Array, " n_out"]) -> Arra
     return pull(q.reshape(z.shape))[0]
 
 
-def _factors(C: Float[np.ndarray, "n m"]) -> tuple[Array, Array]:
-    """Vectors whose products add up to the matrix, as few as its precision allows."""
-    U, s, V = np.linalg.svd(C)
-    kept = max(1, int(np.sum(s > np.finfo(C.dtype).eps * s[0])))
-    return jnp.asarray((U[:, :kept] * s[:kept]).T), jnp.asarray(V[:kept])
+def _jax_factors(C: Float[np.ndarray, "n m"]) -> tuple[Array, Array]:
+    left, right = factors(C)
+    return jnp.asarray(left), jnp.asarray(right)

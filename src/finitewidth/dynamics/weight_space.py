@@ -9,7 +9,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,8 +34,6 @@ _NEARLY = 1e-8
 _MOST_STEPS = 5_000_000
 _MOST_ITERATIONS = 200
 _INTEGRATION = 1e-12
-# A flow of Gauss-Newton steps is resolved by steps of this size.
-_FLOW_STEP = 1e-3
 
 
 class PointModel(eqx.Module):
@@ -155,41 +153,53 @@ def _descent_loop(points: PointModel, y: Array, weights: Array, eta: Array, goal
 
 
 def _flow(points: PointModel, y: Array, algorithm: GradientFlow, weights: Array) -> Endpoint:
-    shape, size = weights.shape, float(jnp.abs(y).max())
-    scale = max(size, 1e-300)
+    def velocity(w: Array) -> Array:
+        return _negative_gradient(points, y, w)
 
-    def velocity(_, w):
-        return np.asarray(_negative_gradient(points, y, jnp.asarray(w).reshape(shape))).ravel()
-
-    def integrate(w: np.ndarray, time: float) -> Any:
-        done = solve_ivp(
-            velocity,
-            (0.0, time),
-            w,
-            method="DOP853",
-            rtol=_INTEGRATION,
-            atol=_INTEGRATION * scale,
-            t_eval=[time],
-        )
-        if not done.success:
-            raise ValueError(f"the gradient flow could not be followed: {done.message}")
-        return done
-
-    w = np.asarray(weights, float).ravel()
     if not algorithm.converged:
-        done = integrate(w, float(algorithm.time))
-        end = jnp.asarray(done.y[:, -1]).reshape(shape)
-        return _endpoint(end, float(jnp.abs(points(end) - y).max()), done.nfev, False, size)
+        end, evaluations = _integrate(velocity, weights, float(algorithm.time), float(jnp.abs(y).max()))
+        return _endpoint(end, float(jnp.abs(points(end) - y).max()), evaluations, False, 1.0)
     J = _jacobian(points, weights)
     slowest = max(float(np.linalg.eigvalsh(J @ J.T)[0]), 1e-12)
-    evaluations = 0
+    return _followed(points, y, velocity, weights, 5.0 / slowest)
+
+
+def _gauss_newton_flow(points: PointModel, y: Array, weights: Array) -> Endpoint:
+    def velocity(w: Array) -> Array:
+        J, e = _jacobian(points, w), np.asarray(_outputs(points, w) - y).ravel()
+        return jnp.asarray(-J.T @ np.linalg.solve(J @ J.T, e)).reshape(w.shape)
+
+    return _followed(points, y, velocity, weights, 5.0)
+
+
+def _followed(
+    points: PointModel, y: Array, velocity: Callable[[Array], Array], weights: Array, stretch: float
+) -> Endpoint:
+    """Follow a flow until little of the residual is left, which full Gauss-Newton steps then remove."""
+    scale, evaluations = float(jnp.abs(y).max()), 0
     for _ in range(_MOST_ITERATIONS):
-        done = integrate(w, 5.0 / slowest)
-        w, evaluations = done.y[:, -1], evaluations + done.nfev
-        if float(jnp.abs(points(jnp.asarray(w).reshape(shape)) - y).max()) < _NEARLY * scale:
+        weights, more = _integrate(velocity, weights, stretch, scale)
+        evaluations += more
+        if float(jnp.abs(points(weights) - y).max()) < _NEARLY * scale:
             break
-    polished = _solve(points, y, DirectOptimization("gauss-newton"), jnp.asarray(w).reshape(shape))
-    return polished._replace(steps=evaluations)
+    return _solve(points, y, DirectOptimization("gauss-newton"), weights)._replace(steps=evaluations)
+
+
+def _integrate(
+    velocity: Callable[[Array], Array], weights: Array, time: float, scale: float
+) -> tuple[Array, int]:
+    errors = {"rtol": _INTEGRATION, "atol": _INTEGRATION * max(scale, 1e-300)}
+    done = solve_ivp(
+        lambda _, w: np.asarray(velocity(jnp.asarray(w).reshape(weights.shape))).ravel(),
+        (0.0, time),
+        np.asarray(weights, float).ravel(),
+        method="DOP853",
+        t_eval=[time],
+        **errors,
+    )
+    if not done.success:
+        raise ValueError(f"the gradient flow could not be followed: {done.message}")
+    return jnp.asarray(done.y[:, -1]).reshape(weights.shape), int(done.nfev)
 
 
 @eqx.filter_jit
@@ -200,11 +210,13 @@ def _negative_gradient(points: PointModel, y: Array, weights: Array) -> Array:
 
 def _solve(points: PointModel, y: Array, algorithm: DirectOptimization, weights: Array) -> Endpoint:
     """Newton's method in the span of the first features, Gauss-Newton, or successive least norms."""
+    if algorithm.step == 0:
+        return _gauss_newton_flow(points, y, weights)
     start, labels = np.asarray(weights, float).ravel(), np.asarray(y).ravel()
     evaluate = lambda w: np.asarray(_outputs(points, jnp.asarray(w).reshape(weights.shape))).ravel() - labels
     scale = float(np.abs(labels).max(initial=1e-300))
     first = _jacobian(points, weights)
-    step = _FLOW_STEP if algorithm.step == 0 else algorithm.step
+    step = algorithm.step
     w, e = start, evaluate(start)
     iterations = 0
     while iterations < _MOST_ITERATIONS / step:

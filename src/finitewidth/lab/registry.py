@@ -9,8 +9,13 @@ from finitewidth.lab.chapters import (
     gradient_step,
     half_stable,
     initialisation,
+    linear_models,
+    nearly_kernel,
+    network_machines,
     off_criticality,
+    quadratic_models,
     relu_angle,
+    representation,
     variance_decay,
     wide_limit,
 )
@@ -27,6 +32,11 @@ _CLAIMS: tuple[Claim, ...] = (
     *gradient_step.CLAIMS,
     *gradient_sizes.CLAIMS,
     *feature_learning.CLAIMS,
+    *linear_models.CLAIMS,
+    *quadratic_models.CLAIMS,
+    *nearly_kernel.CLAIMS,
+    *representation.CLAIMS,
+    *network_machines.CLAIMS,
 )
 
 

@@ -20,9 +20,10 @@ from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorith
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.fitted import FittedLaw, Posterior, TrainedNetworks
+from finitewidth.prediction.nearly_kernel_regressor import NearlyKernelRegressor
 from finitewidth.prediction.votes import label_noise, winning_probability
 
-__all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor"]
+__all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NearlyKernelRegressor"]
 
 
 class _WideNetwork(BaseEstimator):

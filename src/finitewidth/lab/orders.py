@@ -1,0 +1,109 @@
+"""Claims about powers: what a formula leaves out falls like a power of a small number."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+from matplotlib.figure import Figure
+
+from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.comparison import absolute_error
+from finitewidth.lab.estimate import exact
+from finitewidth.report import style
+
+_EXACT = 1e-12
+
+
+@dataclass(frozen=True)
+class Orders:
+    """One random problem, and a nonlinearity that is halved again and again."""
+
+    epsilon: float
+    halvings: int
+    seed: int = 0
+    train: int = 6
+    test: int = 5
+    features: int = 14
+    edge: float = 1.3
+
+    @property
+    def epsilons(self) -> np.ndarray:
+        return self.epsilon * 0.5 ** np.arange(self.halvings + 1)
+
+
+Predict = Callable[[Orders], Mapping[str, np.ndarray]]
+Measure = Callable[[Orders, PRNGKeyArray], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A formula, the measured quantity it is held against, and the power that is left; None is nothing."""
+
+    formula: str
+    order: float | None
+    against: str = "outputs"
+
+
+def order_claim(
+    predict: Predict,
+    measure: Measure,
+    curves: tuple[Curve, ...],
+    *,
+    id: str,
+    title: str,
+    chapter: str,
+    statement: str,
+    source: str,
+    heading: str,
+    quick: Orders,
+    full: Orders,
+    tolerance: float = 0.1,
+) -> Claim:
+    """A claim whose checks are fitted powers of epsilon of |formula - measurement|."""
+
+    def theory(setting: Orders) -> Prediction:
+        orders = {f"{c.formula} order": np.array(c.order) for c in curves if c.order is not None}
+        return {name: np.asarray(value) for name, value in predict(setting).items()} | orders
+
+    def observe(setting: Orders, key: PRNGKeyArray) -> Measurement:
+        return {name: exact(np.asarray(value)) for name, value in measure(setting, key).items()}
+
+    def errors(predicted: Prediction, measured: Measurement, curve: Curve) -> np.ndarray:
+        gap = np.abs(predicted[curve.formula] - measured[curve.against].value)
+        return gap.reshape(len(gap), -1).max(axis=1)
+
+    def compare(setting: Orders, predicted: Prediction, measured: Measurement) -> Verdict:
+        def check(curve: Curve) -> Check:
+            if curve.order is None:
+                exactly = measured[curve.against].value
+                return absolute_error(curve.formula, predicted[curve.formula], exactly, _EXACT)
+            power = fitted_power(setting.epsilons, errors(predicted, measured, curve))
+            name = f"power of epsilon left by {curve.formula}"
+            return absolute_error(name, predicted[f"{curve.formula} order"], power, tolerance)
+
+        return Verdict(tuple(check(curve) for curve in curves))
+
+    def figure(setting: Orders, predicted: Prediction, measured: Measurement) -> Figure:
+        picture, (axes,) = style.panels(heading)
+        for curve, color in zip(curves, style.PALETTE, strict=False):
+            left = errors(predicted, measured, curve)
+            if curve.order is None:
+                axes.plot([], [], " ", label=f"{curve.formula}: exact to {left.max():.0e}")
+                continue
+            line = left[-1] * (setting.epsilons / setting.epsilons[-1]) ** curve.order
+            label = rf"{curve.formula}: $\epsilon^{{{curve.order:g}}}$"
+            style.theory_line(axes, setting.epsilons, line, color, label)
+            style.measured_points(axes, setting.epsilons, left, np.zeros(len(left)), color)
+        axes.set(
+            xscale="log", yscale="log", xlabel=r"nonlinearity $\epsilon$", ylabel="formula minus training"
+        )
+        style.legend(axes, "real training", "predicted power", loc="best", error_bars=False)
+        return picture
+
+    return Claim(id, title, chapter, statement, source, quick, full, theory, observe, compare, figure)
+
+
+def fitted_power(small: np.ndarray, values: np.ndarray) -> float:
+    """Slope of a straight line through the points of a doubly logarithmic plot."""
+    return float(np.polyfit(np.log2(small), np.log2(values), 1)[0])

@@ -1,0 +1,95 @@
+"""Random quadratic models, and what real training makes of them."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.taylor_models import QuadraticModel
+from finitewidth.dynamics.weight_space import train_weights
+
+
+class Problem(NamedTuple):
+    """Features of training and test points, training points first, and labels of both."""
+
+    phi: Float[np.ndarray, "points features"]
+    psi: Float[np.ndarray, "points features features"]
+    y: Float[np.ndarray, "train 1"]
+    y_test: Float[np.ndarray, "test 1"]
+
+    @property
+    def train(self) -> np.ndarray:
+        return np.arange(len(self.y))
+
+    @property
+    def test(self) -> np.ndarray:
+        return np.arange(len(self.y), len(self.phi))
+
+    @property
+    def everywhere(self) -> np.ndarray:
+        return np.arange(len(self.phi))
+
+    @property
+    def k(self) -> Float[np.ndarray, "points points"]:
+        """The kernel of all points."""
+        return self.phi @ self.phi.T
+
+    def mu(self, epsilon: float = 1.0) -> Float[np.ndarray, "points points points"]:
+        """The meta kernel of all points."""
+        return epsilon * np.einsum("bj,ajk,ck->abc", self.phi, self.psi, self.phi, optimize=True)
+
+    def parts(self, epsilon: float = 1.0) -> tuple[np.ndarray, ...]:
+        """Kernels and meta kernels as a nearly-kernel prediction at all points asks for them."""
+        n, k, mu = len(self.y), self.k, self.mu(epsilon)
+        return k[:n, :n], k[:, :n], mu[:n, :n, :n], mu[:, :n, :n], mu[:n, :, :n]
+
+    def model(self, epsilon: float) -> QuadraticModel:
+        """The model; its inputs are the numbers of the points."""
+        return QuadraticModel(lambda i: self.phi[i], lambda i: self.psi[i], epsilon)
+
+    def step(self, edge: float) -> float:
+        """The learning rate at a multiple of 1 / lambda_max."""
+        n = len(self.y)
+        return float(edge / np.linalg.eigvalsh(self.k[:n, :n])[-1])
+
+    def descent(self, edge: float) -> GradientDescent:
+        """Gradient descent at a multiple of 1 / lambda_max, run to the end."""
+        return GradientDescent(self.step(edge))
+
+
+def draw(seed: int, train: int = 6, test: int = 5, features: int = 14) -> Problem:
+    """Gaussian features of unit size in all, and Gaussian symmetric meta features."""
+    rng = np.random.default_rng(seed)
+    phi = rng.normal(size=(train + test, features)) / np.sqrt(features)
+    psi = rng.normal(size=(train + test, features, features)) / np.sqrt(features)
+    y, y_test = rng.normal(size=(train, 1)), rng.normal(size=(test, 1))
+    return Problem(phi, psi + np.swapaxes(psi, 1, 2), y, y_test)
+
+
+def trained_weights(
+    problem: Problem, epsilon: float, algorithm: SpectralAlgorithm, start: np.ndarray | None = None
+) -> Float[Array, "1 features"]:
+    """Weights at the end of training without any expansion."""
+    weights = jnp.zeros((1, problem.phi.shape[1])) if start is None else jnp.asarray(start)
+    return train_weights(problem.model(epsilon).at(problem.train), problem.y, algorithm, weights).weights
+
+
+def trained_outputs(
+    problem: Problem, epsilon: float, algorithm: SpectralAlgorithm, start: np.ndarray | None = None
+) -> Float[np.ndarray, "points 1"]:
+    """Outputs of the trained model at all points."""
+    weights = trained_weights(problem, epsilon, algorithm, start)
+    return np.asarray(problem.model(epsilon)(weights, problem.everywhere))
+
+
+def step_weights(
+    problem: Problem, epsilon: float, weights: np.ndarray, eta: float
+) -> tuple[Float[np.ndarray, "1 features"], Float[np.ndarray, "train 1"]]:
+    """One step of gradient descent written out, and the residual before it."""
+    n = len(problem.y)
+    phi, psi = problem.phi[:n], problem.psi[:n]
+    features = phi + epsilon * psi @ weights[0]
+    e = (phi @ weights[0] + epsilon / 2 * (psi @ weights[0]) @ weights[0])[:, None] - problem.y
+    return weights - eta * (e.T @ features), e
