@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+import wrong_quadratic
 from finitewidth import lab
 from finitewidth.lab import ensembles, one_layer, perturbations
 from finitewidth.lab.runner import run_claim
@@ -40,7 +41,7 @@ def experiment():
             claim = lab.claim(id)
             prediction = dict(claim.theory(claim.quick))
             with pytest.MonkeyPatch.context() as patch:
-                for name in THEORY:
+                for name in (*THEORY, *wrong_quadratic.THEORY):
                     patch.setattr(f"{claim.measure.__module__}.{name}", out_of_reach, raising=False)
                 measurement = dict(claim.measure(claim.quick, jax.random.key(0)))
             cache[id] = Experiment(claim, prediction, measurement)
@@ -135,6 +136,7 @@ WRONG = [
     ("lazy-versus-mean-field", "mean-field exponent", lazy),
     ("lr-transfer", "standard exponent", scaled(0.0)),
     ("lr-transfer", "mup exponent", lazy),
+    *wrong_quadratic.WRONG,
 ]
 
 

@@ -9,6 +9,7 @@ from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, as_columns, nearly_kernel
 from finitewidth.dynamics.tangent_model import TangentMetaKernel, TangentModel
 from finitewidth.dynamics.taylor_models import TaylorModel
+from finitewidth.dynamics.weight_space import jacobian_at, outputs_at
 
 
 def nearly_kernel_machine(
@@ -75,11 +76,11 @@ def _shared(model: TangentModel, x_train, y, x_test, algorithm, weights, ridge) 
     """Outputs that share weights: every output at every input is a point of its own."""
     w = model.zeros() if weights is None else weights
     A, B = model.at(x_train), model.at(x_test)
-    z_train, z_test = np.asarray(A(w)), np.asarray(B(w))
+    z_train, z_test = (np.asarray(outputs_at(points, w)) for points in (A, B))
     y = as_columns("y", y, len(x_train), z_train.dtype)
     if y.shape != z_train.shape:
         raise ValueError(f"y has {y.shape[1]} outputs and the model has {z_train.shape[1]}; they must agree.")
-    J_train, J_test = np.asarray(A.jacobian(w)), np.asarray(B.jacobian(w))
+    J_train, J_test = jacobian_at(A, w), jacobian_at(B, w)
     machine = nearly_kernel(
         J_train @ J_train.T,
         J_test @ J_train.T,

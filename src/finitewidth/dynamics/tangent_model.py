@@ -171,5 +171,7 @@ def _push(points: PointModel, weights: Array, q: Float[Array, " n_out"]) -> Arra
 
 
 def _jax_factors(C: Float[np.ndarray, "n m"]) -> tuple[Array, Array]:
+    """Factors padded with zeros to a multiple of eight, so that few ranks need a compilation of their own."""
     left, right = factors(C)
-    return jnp.asarray(left), jnp.asarray(right)
+    more = ((0, -len(left) % 8), (0, 0))
+    return jnp.asarray(np.pad(left, more)), jnp.asarray(np.pad(right, more))

@@ -116,7 +116,7 @@ def train_weights(
 
 
 def _descend(points: PointModel, y: Array, algorithm: GradientDescent, weights: Array) -> Endpoint:
-    J = _jacobian(points, weights)
+    J = jacobian_at(points, weights)
     eta = algorithm.resolved(float(np.linalg.eigvalsh(J @ J.T)[-1])).eta
     limit = _MOST_STEPS if algorithm.converged else int(algorithm.steps)
     goal = _CONVERGED * float(jnp.abs(y).max()) if algorithm.converged else 0.0
@@ -159,14 +159,14 @@ def _flow(points: PointModel, y: Array, algorithm: GradientFlow, weights: Array)
     if not algorithm.converged:
         end, evaluations = _integrate(velocity, weights, float(algorithm.time), float(jnp.abs(y).max()))
         return _endpoint(end, float(jnp.abs(points(end) - y).max()), evaluations, False, 1.0)
-    J = _jacobian(points, weights)
+    J = jacobian_at(points, weights)
     slowest = max(float(np.linalg.eigvalsh(J @ J.T)[0]), 1e-12)
     return _followed(points, y, velocity, weights, 5.0 / slowest)
 
 
 def _gauss_newton_flow(points: PointModel, y: Array, weights: Array) -> Endpoint:
     def velocity(w: Array) -> Array:
-        J, e = _jacobian(points, w), np.asarray(_outputs(points, w) - y).ravel()
+        J, e = jacobian_at(points, w), np.asarray(outputs_at(points, w) - y).ravel()
         return jnp.asarray(-J.T @ np.linalg.solve(J @ J.T, e)).reshape(w.shape)
 
     return _followed(points, y, velocity, weights, 5.0)
@@ -213,15 +213,17 @@ def _solve(points: PointModel, y: Array, algorithm: DirectOptimization, weights:
     if algorithm.step == 0:
         return _gauss_newton_flow(points, y, weights)
     start, labels = np.asarray(weights, float).ravel(), np.asarray(y).ravel()
-    evaluate = lambda w: np.asarray(_outputs(points, jnp.asarray(w).reshape(weights.shape))).ravel() - labels
+    evaluate = lambda w: (
+        np.asarray(outputs_at(points, jnp.asarray(w).reshape(weights.shape))).ravel() - labels
+    )
     scale = float(np.abs(labels).max(initial=1e-300))
-    first = _jacobian(points, weights)
+    first = jacobian_at(points, weights)
     step = algorithm.step
     w, e = start, evaluate(start)
     iterations = 0
     while iterations < _MOST_ITERATIONS / step:
         iterations += 1
-        J = _jacobian(points, jnp.asarray(w).reshape(weights.shape))
+        J = jacobian_at(points, jnp.asarray(w).reshape(weights.shape))
         if algorithm.solution == "row-space":
             change = -first.T @ np.linalg.solve(J @ first.T, e)
         elif algorithm.solution == "minimum-norm":
@@ -256,17 +258,19 @@ def _damped(
 
 
 @eqx.filter_jit
-def _outputs(points: PointModel, weights: Array) -> Array:
+def outputs_at(points: PointModel, weights: Array) -> Array:
+    """Outputs, compiled."""
     return points(weights)
 
 
 @eqx.filter_jit
-def _jacobian_jit(points: PointModel, weights: Array) -> Array:
+def _jacobian(points: PointModel, weights: Array) -> Array:
     return points.jacobian(weights)
 
 
-def _jacobian(points: PointModel, weights: Array) -> np.ndarray:
-    return np.asarray(_jacobian_jit(points, weights))
+def jacobian_at(points: PointModel, weights: Array) -> np.ndarray:
+    """Effective features, compiled."""
+    return np.asarray(_jacobian(points, weights))
 
 
 def _endpoint(weights: Array, residual: float, steps: int, to_the_end: bool, scale: float) -> Endpoint:

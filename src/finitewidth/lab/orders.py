@@ -1,10 +1,12 @@
 """Claims about powers: what a formula leaves out falls like a power of a small number."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
@@ -41,7 +43,7 @@ class Curve:
     """A formula, the measured quantity it is held against, and the power that is left; None is nothing."""
 
     formula: str
-    order: float | None
+    order: float | int | None
     against: str = "outputs"
 
 
@@ -66,6 +68,7 @@ def order_claim(
         orders = {f"{c.formula} order": np.array(c.order) for c in curves if c.order is not None}
         return {name: np.asarray(value) for name, value in predict(setting).items()} | orders
 
+    @functools.wraps(measure)
     def observe(setting: Orders, key: PRNGKeyArray) -> Measurement:
         return {name: exact(np.asarray(value)) for name, value in measure(setting, key).items()}
 
@@ -86,6 +89,9 @@ def order_claim(
 
     def figure(setting: Orders, predicted: Prediction, measured: Measurement) -> Figure:
         picture, (axes,) = style.panels(heading)
+        if all(curve.order is None for curve in curves):
+            _draw_identity(axes, predicted[curves[0].formula], measured[curves[0].against].value)
+            return picture
         for curve, color in zip(curves, style.PALETTE, strict=False):
             left = errors(predicted, measured, curve)
             if curve.order is None:
@@ -98,10 +104,23 @@ def order_claim(
         axes.set(
             xscale="log", yscale="log", xlabel=r"nonlinearity $\epsilon$", ylabel="formula minus training"
         )
-        style.legend(axes, "real training", "predicted power", loc="best", error_bars=False)
+        style.plain_ticks(axes.xaxis, setting.epsilons.tolist())
+        beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        style.legend(axes, "real training", "predicted power", error_bars=False, **beside)
         return picture
 
     return Claim(id, title, chapter, statement, source, quick, full, theory, observe, compare, figure)
+
+
+def _draw_identity(axes: Axes, predicted: np.ndarray, measured: np.ndarray) -> None:
+    """Both sides of an identity against each other."""
+    reach = [float(predicted.min()), float(predicted.max())]
+    style.theory_line(axes, reach, reach, style.GREY, "equal")
+    style.measured_points(
+        axes, predicted.ravel(), measured.ravel(), np.zeros(predicted.size), style.PALETTE[0]
+    )
+    axes.set(xlabel="formula", ylabel="real training")
+    axes.legend()
 
 
 def fitted_power(small: np.ndarray, values: np.ndarray) -> float:

@@ -3,6 +3,8 @@
 import difflib
 
 from finitewidth.lab.chapters import (
+    algorithm_projectors,
+    best_epsilon,
     critical_points,
     feature_learning,
     gradient_sizes,
@@ -35,7 +37,9 @@ _CLAIMS: tuple[Claim, ...] = (
     *linear_models.CLAIMS,
     *quadratic_models.CLAIMS,
     *nearly_kernel.CLAIMS,
+    *algorithm_projectors.CLAIMS,
     *representation.CLAIMS,
+    *best_epsilon.CLAIMS,
     *network_machines.CLAIMS,
 )
 

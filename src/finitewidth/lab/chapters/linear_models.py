@@ -126,7 +126,7 @@ def _residual_figure(setting: LinearProblem, predicted: Prediction, measured: Me
         style.theory_line(axes, setting.times, size(predicted["residual"][i]), color, label)
         zeros = np.zeros(len(setting.times))
         style.measured_points(axes, setting.times, size(measured["residual"].value[i]), zeros, color)
-    axes.set(xscale="log", yscale="log", xlabel="step", ylabel="length of the residual")
+    axes.set(xscale="log", yscale="log", xlabel="step", ylabel="length of the residual", ylim=(1e-16, None))
     style.legend(axes, "gradient descent", loc="best", error_bars=False)
     return figure
 
@@ -194,7 +194,7 @@ def _eta_figure(setting: LinearProblem, predicted: Prediction, measured: Measure
         zeros = np.zeros(len(setting.edges))
         style.measured_points(axes, setting.edges, measured["gap"].value[:, b], zeros, color)
     axes.set(xlabel=r"learning rate in units of $1/\lambda_{max}$", ylabel="distance to direct optimisation")
-    style.legend(axes, "gradient descent", loc="best", error_bars=False)
+    style.legend_beside(axes, "gradient descent")
     return figure
 
 
@@ -290,8 +290,8 @@ CLAIMS = (
         "lin-two-forms",
         "fitted weights and kernel regression predict the same",
         _CHAPTER,
-        "The least-squares prediction W* phi of a linear model with more features than points equals "
-        "k_BA k^(-1) y, the contraction of the kernel with the inverse of its training block.",
+        "The least-squares prediction W* phi of a linear model with more features than points equals k_BA"
+        " k^(-1) y, the contraction of the kernel with the inverse of its training block.",
         f"{_SOURCE} (the index of the inverse is the one that is summed)",
         _QUICK,
         _FULL,
@@ -330,8 +330,8 @@ CLAIMS = (
         "lin-eta-independence",
         "where a linear model ends depends on its start but on no learning rate",
         _CHAPTER,
-        "The distance of gradient descent from direct optimisation at the end is z(0) - k_BA k^(-1) z_A(0), "
-        "whatever the learning rate.",
+        "The distance of gradient descent from direct optimisation at the end is z(0) - k_BA k^(-1) "
+        "z_A(0), whatever the learning rate.",
         f"{_SOURCE} (which says that different learning rates predict differently; they do not)",
         _QUICK,
         LinearProblem(train=20, features=60, test=20, edges=(0.5, 0.73, 1.0, 1.3, 1.6, 1.95)),
@@ -344,8 +344,8 @@ CLAIMS = (
         "lin-stability-edge",
         "gradient descent converges below 2/lambda_max and runs away above",
         _CHAPTER,
-        "The fastest mode is multiplied by 1 - eta lambda_max per step: it dies out at 1.95 and grows at 2.05 "
-        "over lambda_max.",
+        "The fastest mode is multiplied by 1 - eta lambda_max per step: it dies out at 1.95 and grows at "
+        "2.05 over lambda_max.",
         f"{_SOURCE} (which leaves the condition out)",
         _QUICK,
         LinearProblem(train=20, features=60),
@@ -358,8 +358,9 @@ CLAIMS = (
         "gd-min-norm",
         "gradient descent from zero ends at the shortest weights",
         _CHAPTER,
-        "With fewer labels than weights gradient descent ends at A^T (A A^T)^(-1) y plus the part of the start "
-        "that the features do not see; only a start in their span, such as zero, leads to the shortest weights.",
+        "With fewer labels than weights gradient descent ends at A^T (A A^T)^(-1) y plus the part of the "
+        "start that the features do not see; only a start in their span, such as zero, leads to the "
+        "shortest weights.",
         "lecture notes on optimisation (with the condition on the start)",
         _QUICK,
         LinearProblem(train=20, features=60),

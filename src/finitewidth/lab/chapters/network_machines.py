@@ -25,7 +25,7 @@ from finitewidth.report import style
 
 _CHAPTER = "Networks as nearly-kernel machines"
 _SOURCE = "lectures on the principles of deep learning theory, quadratic models and deep learning"
-_STEPS = 6000
+_STEPS = 1500
 
 
 def _lazy_data(setting: Orders) -> tuple[MLP, PyTree, Array, Array, Array]:
@@ -84,8 +84,9 @@ class Widths:
 
     widths: tuple[int, ...]
     draws: int
-    steps: int = 150
-    hidden_layers: int = 2
+    steps: int = 40
+    eta: float = 0.2
+    hidden_layers: int = 1
     points: int = 4
 
     def net(self, n: int) -> MLP:
@@ -106,7 +107,9 @@ def _width_theory(setting: Widths) -> Prediction:
     return {name: np.array(slope) for name, slope in _SLOPES.items()}
 
 
-def _descend(function: Callable, params: PyTree, rates: PyTree, data, eta: float, steps: int) -> Array:
+def _descend(
+    function: Callable, params: PyTree, rates: PyTree, data, eta: float | Array, steps: int
+) -> Array:
     """Test outputs after a number of steps of gradient descent."""
     x, y, x_test = data
 
@@ -123,19 +126,18 @@ def _width_measure(setting: Widths, key) -> Measurement:
     for n in setting.widths:
         net = setting.net(n)
         rates = jax.tree.map(jnp.asarray, net.learning_rates(3))
-        eta = 0.1
 
         @jax.jit
-        def gap(draw_key, net=net, rates=rates, eta=eta):
+        def gap(draw_key, net=net, rates=rates, eta=setting.eta):
             params = net.init(draw_key, 3)
             real = _descend(net.apply, params, rates, (x, y, x_test), eta, setting.steps)
             models = [expand(net, params, order) for order in _MODELS.values()]
             ends = [_descend(model, params, rates, (x, y, x_test), eta, setting.steps) for model in models]
             return jnp.stack([jnp.sqrt(jnp.mean((end - real) ** 2)) for end in ends])
 
-        found = np.asarray(lax.map(gap, jax.random.split(key, setting.draws)))
+        found = np.asarray(jax.vmap(gap)(jax.random.split(key, setting.draws)))
         for i, name in enumerate(_MODELS):
-            gaps[name].append(float(np.median(found[:, i])))
+            gaps[name].append(float(np.exp(np.mean(np.log(found[:, i])))))
     curves = {f"{name} gap": exact(np.array(values)) for name, values in gaps.items()}
     slopes = {
         name: exact(fitted_power(np.array(setting.widths, float), np.array(values)))
@@ -160,7 +162,8 @@ def _width_figure(setting: Widths, predicted: Prediction, measured: Measurement)
         gap, slope = measured[f"{name} gap"].value, float(predicted[name])
         style.theory_line(axes, n, gap[-1] * (n / n[-1]) ** slope, color, f"{name} model: $n^{{{slope:g}}}$")
         style.measured_points(axes, n, gap, np.zeros(len(n)), color)
-    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="median distance of the outputs")
+    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="typical distance of the outputs")
+    style.plain_ticks(axes.xaxis, setting.widths)
     style.legend(axes, "trained side by side", "predicted power", loc="best", error_bars=False)
     return figure
 
@@ -199,24 +202,25 @@ def _machine_theory(setting: Machines) -> Prediction:
 
 
 def _machine_measure(setting: Machines, key) -> Measurement:
-    x, y, x_test = setting.data
     ends = []
     for n in setting.widths:
         net = setting.net(n)
-        row = []
-        for params in setting.params(n):
-            eta = _lazy_step(net, params, x)
-            run = train(net, params, x, y, steps=_STEPS, learning_rate=eta, record_every=_STEPS)
-            row.append(np.asarray(net.apply(run.params, x_test)))
-        ends.append(row)
+        rates = jax.tree.map(jnp.asarray, net.learning_rates(3))
+        draws = setting.params(n)
+        steps = jnp.array([_lazy_step(net, params, setting.data[0]) for params in draws])
+        run = jax.jit(
+            jax.vmap(
+                lambda p, eta, net=net, rates=rates: _descend(net.apply, p, rates, setting.data, eta, _STEPS)
+            )
+        )
+        ends.append(np.asarray(run(jax.tree.map(lambda *leaves: jnp.stack(leaves), *draws), steps)))
     return {"outputs": exact(np.array(ends))}
 
 
 def _machine_gaps(predicted: Prediction, measured: Measurement, name: str) -> np.ndarray:
-    """Median over draws of the rms distance of the test outputs."""
-    return np.median(
-        np.sqrt(np.mean((predicted[name] - measured["outputs"].value) ** 2, axis=(2, 3))), axis=1
-    )
+    """Geometric mean over draws of the rms distance of the test outputs."""
+    squares = np.mean((predicted[name] - measured["outputs"].value) ** 2, axis=(2, 3))
+    return np.exp(np.mean(np.log(squares), axis=1) / 2)
 
 
 def _machine_compare(setting: Machines, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -243,7 +247,8 @@ def _machine_figure(setting: Machines, predicted: Prediction, measured: Measurem
             axes, n, gap[-1] * (n / n[-1]) ** float(predicted["slope"]), color, f"{name}: $1/n$"
         )
         style.measured_points(axes, n, gap, np.zeros(len(n)), color)
-    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="median distance of the outputs")
+    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="typical distance of the outputs")
+    style.plain_ticks(axes.xaxis, setting.widths)
     style.legend(axes, "networks", "predicted power", loc="best", error_bars=False)
     return figure
 
@@ -257,8 +262,9 @@ CLAIMS = (
         title="a lazy network is a nearly-kernel machine",
         chapter=_CHAPTER,
         statement=(
-            "For a network made lazy, z + (z(theta + eps d) - z)/eps, the formula with its NTK and dNTK at "
-            "initialisation misses the end of gradient descent by second order in epsilon, the NTK alone by first."
+            "For a network made lazy, z + (z(theta + eps d) - z)/eps, the formula with its NTK and dNTK "
+            "at initialisation misses the end of gradient descent by second order in epsilon, the NTK "
+            "alone by first."
         ),
         source=f"{_SOURCE}; lecture notes on lazy training",
         heading="A network with two outputs, trained to the end",
@@ -270,11 +276,12 @@ CLAIMS = (
         "network-machine-width",
         "the formula misses a wide network by 1/n",
         _CHAPTER,
-        "At width n the NTK of a network predicts its trained outputs up to order 1/n, and so does the nearly-kernel "
-        "formula with its dNTK: terms with two second derivatives and with the third are of the same order 1/n.",
+        "At width n the NTK of a network predicts its trained outputs up to order 1/n, and so does the "
+        "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are of"
+        " the same order 1/n.",
         f"{_SOURCE} (quadratic models are minimal, not complete)",
-        Machines((16, 64), draws=6),
-        Machines((16, 32, 64, 128, 256), draws=16),
+        Machines((128, 1024), draws=24),
+        Machines((64, 128, 256, 512, 1024), draws=64),
         _machine_theory,
         _machine_measure,
         _machine_compare,
@@ -284,11 +291,11 @@ CLAIMS = (
         "mlp-cubic-model",
         "to order 1/n a network behaves as a cubic model",
         _CHAPTER,
-        "Trained side by side, a network differs from its linear and its quadratic Taylor model by order 1/n, and from "
-        "its cubic one by 1/n^2.",
+        "Trained side by side, a network differs from its linear and its quadratic Taylor model by order "
+        "1/n, and from its cubic one by 1/n^2.",
         f"{_SOURCE} (with the output of the start, which the slide leaves out)",
-        Widths((16, 64), draws=12),
-        Widths((16, 32, 64, 128), draws=24),
+        Widths((512, 2048), draws=64),
+        Widths((256, 512, 1024, 2048, 4096), draws=100),
         _width_theory,
         _width_measure,
         _width_compare,

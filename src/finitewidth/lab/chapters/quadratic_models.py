@@ -151,8 +151,9 @@ CLAIMS = (
         title="a change of the weights changes outputs in two terms and features in one, without remainder",
         chapter=_CHAPTER,
         statement=(
-            "z(W + dW) = z + phi^E dW + eps/2 dW psi dW and phi^E(W + dW) = phi^E + eps psi dW hold exactly, for "
-            "symmetric psi: the features of a quadratic model evolve like the outputs of a linear one."
+            "z(W + dW) = z + phi^E dW + eps/2 dW psi dW and phi^E(W + dW) = phi^E + eps psi dW hold "
+            "exactly, for symmetric psi: the features of a quadratic model evolve like the outputs of a "
+            "linear one."
         ),
         source=f"{_SOURCE} (the update of the features in full)",
         heading="Two terms are all there is",
@@ -167,8 +168,8 @@ CLAIMS = (
         title="one step of the outputs in sample space",
         chapter=_CHAPTER,
         statement=(
-            "One step of gradient descent changes the outputs by -eta k^E e + eta^2/2 mu^E e e, exactly; with "
-            "the bare mu in place of the dressed mu^E what is dropped is of second order in epsilon."
+            "One step of gradient descent changes the outputs by -eta k^E e + eta^2/2 mu^E e e, exactly; "
+            "with the bare mu in place of the dressed mu^E what is dropped is of second order in epsilon."
         ),
         source=f"{_SOURCE}, dual sample space (the dots are the dressing of mu)",
         heading="Outputs after one step, from weights of order one",
@@ -183,9 +184,9 @@ CLAIMS = (
         title="one step of the effective kernel in sample space",
         chapter=_CHAPTER,
         statement=(
-            "One step changes the effective kernel by -eta (mu^E_12 e + mu^E_21 e) + eta^2 eps^2 (psi_1 g)(psi_2 g) "
-            "with g the gradient, exactly; with the bare mu and without the last term what is dropped is of "
-            "second order in epsilon."
+            "One step changes the effective kernel by -eta (mu^E_12 e + mu^E_21 e) + eta^2 eps^2 (psi_1 "
+            "g)(psi_2 g) with g the gradient, exactly; with the bare mu and without the last term what is"
+            " dropped is of second order in epsilon."
         ),
         source=f"{_SOURCE}, dual sample space",
         heading="The effective kernel after one step",
@@ -200,8 +201,9 @@ CLAIMS = (
         title="outputs and kernel without weights follow gradient descent up to epsilon^2 at all times",
         chapter=_CHAPTER,
         statement=(
-            "Iterating both truncated steps from zero follows gradient descent on the weights with an error "
-            "of second order in epsilon, the largest over all steps; a fixed kernel is off by first order."
+            "Iterating both truncated steps from zero follows gradient descent on the weights with an "
+            "error of second order in epsilon, the largest over all steps; a fixed kernel is off by first"
+            " order."
         ),
         source=f"{_SOURCE}, coupled difference equations",
         heading="The largest error on the way",
@@ -220,8 +222,9 @@ CLAIMS = (
         title="the trained kernel is the same for every algorithm that starts at zero",
         chapter=_CHAPTER,
         statement=(
-            "At the end of training k^E_12 = k_12 + (mu_12 + mu_21) k^(-1) y up to second order in epsilon, "
-            "for gradient descent, gradient flow, direct optimisation and the shortest weights alike."
+            "At the end of training k^E_12 = k_12 + (mu_12 + mu_21) k^(-1) y up to second order in "
+            "epsilon, for gradient descent, gradient flow, direct optimisation and the shortest weights "
+            "alike."
         ),
         source=f"{_SOURCE}, representation learning (with the label that the formula drops)",
         heading="The effective kernel at the end of training",
