@@ -78,7 +78,7 @@ def main():
     parser.add_argument(
         "--ridge", type=float, default=1e-3, help="in units of the mean diagonal of the kernel"
     )
-    parser.add_argument("--epsilon", type=float, default=0.1)
+    parser.add_argument("--epsilon", type=float, default=0.01)
     parser.add_argument("--most", type=int, default=2_000_000, help="steps after which descent gives up")
     parser.add_argument("--dry", action="store_true", help="print only, leave the README alone")
     options = parser.parse_args()

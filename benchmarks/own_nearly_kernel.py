@@ -1,5 +1,6 @@
 """A process that measures nearly-kernel predictions, and gradient descent on the same quadratic model."""
 
+import ctypes
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from finitewidth.dynamics.tangent_model import TangentModel
 
 _RANK, _INPUTS = 8, 10
 _CHUNK = 500
+_PAGE = 4096
 job = {}
 
 
@@ -54,10 +56,12 @@ def run():
 
 def memory():
     """Bytes that one prediction needs beside its arguments: the peak above the size before."""
+    # Memory that earlier runs have freed goes back to the system first, or it would be used again unseen.
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
     run()
-    return _status("VmHWM") - before
+    return max(_status("VmHWM") - before, _PAGE)
 
 
 def _status(name):

@@ -188,14 +188,14 @@ def _followed(
 def _integrate(
     velocity: Callable[[Array], Array], weights: Array, time: float, scale: float
 ) -> tuple[Array, int]:
-    errors = {"rtol": _INTEGRATION, "atol": _INTEGRATION * max(scale, 1e-300)}
     done = solve_ivp(
         lambda _, w: np.asarray(velocity(jnp.asarray(w).reshape(weights.shape))).ravel(),
         (0.0, time),
         np.asarray(weights, float).ravel(),
         method="DOP853",
         t_eval=[time],
-        **errors,
+        rtol=_INTEGRATION,
+        atol=_INTEGRATION * max(scale, 1e-300),
     )
     if not done.success:
         raise ValueError(f"the gradient flow could not be followed: {done.message}")

@@ -40,7 +40,9 @@ class Problem(NamedTuple):
         """The meta kernel of all points."""
         return epsilon * np.einsum("bj,ajk,ck->abc", self.phi, self.psi, self.phi, optimize=True)
 
-    def parts(self, epsilon: float = 1.0) -> tuple[np.ndarray, ...]:
+    def parts(
+        self, epsilon: float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Kernels and meta kernels as a nearly-kernel prediction at all points asks for them."""
         n, k, mu = len(self.y), self.k, self.mu(epsilon)
         return k[:n, :n], k[:, :n], mu[:n, :n, :n], mu[:, :n, :n], mu[:n, :, :n]

@@ -167,8 +167,8 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         output; with order 2 the second order counts to `from_endpoint`.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        there = self.source_.at(X)
+        points: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        there = self.source_.at(points)
         k, mu_test, mu_train_test = self._test_parts(self.points_, there, self.epsilon_)
         machine = self.fit_.predict(k, mu_test, mu_train_test)
         if self.order == 1:
@@ -221,8 +221,8 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
     def _test_parts(self, here: Any, there: Any, epsilon: float) -> tuple[np.ndarray, MetaKernel, MetaKernel]:
         mu_test = self.source_.meta_kernel(there, here, here)
         mu_train_test = self.source_.meta_kernel(here, there, here)
-        scaled = (ScaledMetaKernel(mu, epsilon) for mu in (mu_test, mu_train_test))
-        return self.source_.kernel(there, here), *scaled
+        k_test = self.source_.kernel(there, here)
+        return k_test, ScaledMetaKernel(mu_test, epsilon), ScaledMetaKernel(mu_train_test, epsilon)
 
     def _series(self, here: Any, targets: np.ndarray, there: Any) -> Deformation:
         """Powers of epsilon of the outputs there, of points trained here."""

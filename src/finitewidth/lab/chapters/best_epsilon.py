@@ -1,6 +1,7 @@
 """Does feature learning help, and how much of it is best?"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -130,7 +131,7 @@ def _scan_measure(setting: Scan, key) -> Measurement:
     minima, grids, curves = [], [], []
     for i in range(setting.problems):
         problem = setting.problem(i)
-        found = minimize_scalar(lambda e, p=problem: _loss(p, float(e)), bracket=(0.0, 0.01), tol=1e-8)
+        found: Any = minimize_scalar(lambda e, p=problem: _loss(p, float(e)), bracket=(0.0, 0.01), tol=1e-8)
         minima.append(found.x)
         grid = found.x * np.linspace(-0.5, 2.5, setting.points)
         grids.append(grid)
@@ -196,9 +197,9 @@ def _diabetes_theory(setting: Diabetes) -> Prediction:
         layer = setting.layer(seed)
         A, B = layer.at(x), layer.at(x_test)
         k = layer.kernel(A, A)
-        mus = [NeuronMetaKernel(layer, points) for points in ((A, A, A), (B, A, A))]
+        mu, mu_test = NeuronMetaKernel(layer, (A, A, A)), NeuronMetaKernel(layer, (B, A, A))
         ridge = setting.ridge * float(np.mean(np.diag(k)))
-        series = deformation(k, layer.kernel(B, A), *mus, None, y, ridge=ridge)
+        series = deformation(k, layer.kernel(B, A), mu, mu_test, None, y, ridge=ridge)
         found.append(best_epsilon(series, y_test))
     return {"epsilon": np.array([b.epsilon for b in found]), "refined": np.array([b.refined for b in found])}
 
@@ -231,7 +232,7 @@ def _diabetes_measure(setting: Diabetes, key) -> Measurement:
             end = train_weights(model.at(train), y, DirectOptimization(), model.zeros())
             return 0.5 * float(jnp.sum((model(end.weights, test) - y_test) ** 2))
 
-        found = minimize_scalar(loss, bracket=(0.0, 0.05), tol=1e-6)
+        found: Any = minimize_scalar(loss, bracket=(0.0, 0.05), tol=1e-6)
         minima.append(found.x)
         grid = found.x * np.linspace(-0.5, 2.5, setting.points)
         grids.append(grid)
