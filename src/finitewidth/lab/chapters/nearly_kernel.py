@@ -202,9 +202,9 @@ CLAIMS = (
             "gradient flow misses descent at a large step by first order, as the kernel alone does."
         ),
         source=f"{_SOURCE} (from zero weights, for stable steps)",
-        heading="Gradient descent at 1.3 and at 0.05 over the largest eigenvalue",
+        heading="Gradient descent at large and at small steps",
         quick=_QUICK,
-        full=Orders(0.004, 6, train=12, test=10, features=40),
+        full=Orders(0.001, 5, train=12, test=10, features=40, edge=1.8),
     ),
     order_claim(
         *_FLOW,
