@@ -10,13 +10,31 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab import ensembles, one_layer, perturbations
+from finitewidth.lab import ensembles, linear_descent, one_layer, perturbations
 from finitewidth.lab.runner import run_claim
+from wrong_linear_theories import WRONG as WRONG_LINEAR_THEORIES
 
 IDS = [claim.id for claim in lab.claims()]
 
 
-THEORY = ("correlation_lengths", "criticality", "fixed_point", "kernels", "susceptibilities", "trajectory")
+THEORY = (
+    "DirectOptimization",
+    "GradientDescent",
+    "LazyTraining",
+    "Spectrum",
+    "convergence_certificate",
+    "correlation_lengths",
+    "criticality",
+    "fixed_point",
+    "kernel_concentration",
+    "kernels",
+    "mercer",
+    "predict",
+    "ridge_regression",
+    "smoother",
+    "susceptibilities",
+    "trajectory",
+)
 
 
 class Experiment(NamedTuple):
@@ -135,6 +153,7 @@ WRONG = [
     ("lazy-versus-mean-field", "mean-field exponent", lazy),
     ("lr-transfer", "standard exponent", scaled(0.0)),
     ("lr-transfer", "mup exponent", lazy),
+    *WRONG_LINEAR_THEORIES,
 ]
 
 
@@ -143,13 +162,12 @@ def test_claim_holds(id, experiment):
     assert not [check for check in experiment(id).verdict().checks if not check.holds]
 
 
-@pytest.mark.parametrize("instrument", [ensembles, one_layer, perturbations])
+@pytest.mark.parametrize("instrument", [ensembles, linear_descent, one_layer, perturbations])
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    assert not {
-        name for name in imported if name.startswith(("finitewidth.statistics", "finitewidth.expectations"))
-    }
+    theory = ("statistics", "expectations", "dynamics", "prediction")
+    assert not {name for name in imported if name.startswith(tuple(f"finitewidth.{t}" for t in theory))}
 
 
 def test_every_claim_has_a_wrong_theory():

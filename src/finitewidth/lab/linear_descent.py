@@ -27,14 +27,27 @@ def largest_curvature(problem: LinearProblem) -> float:
     return float(np.linalg.norm(problem.train, 2) ** 2)
 
 
+def slowest_curvature(problem: LinearProblem) -> float:
+    """Smallest squared singular value of the feature matrix: the last direction to be learnt."""
+    return float(np.linalg.norm(problem.train, -2) ** 2)
+
+
+def steps_to_rounding(problem: LinearProblem, eta: float) -> int:
+    """Steps after which e^-36 of the slowest mode is left, less than rounding leaves of anything."""
+    return int(np.ceil(36 / (eta * slowest_curvature(problem))))
+
+
 def descend(
-    problem: LinearProblem, eta: float, at: tuple[int, ...], start: np.ndarray | None = None
-) -> Float[np.ndarray, "times features"]:
+    problem: LinearProblem,
+    etas: Float[np.ndarray, " etas"],
+    at: tuple[int, ...],
+    start: Float[np.ndarray, " features"] | None = None,
+) -> Float[np.ndarray, "etas times features"]:
     """Weights after each of the given numbers of steps on half the sum of squared errors."""
-    w = problem.start if start is None else start
+    w = np.tile(problem.start if start is None else start, (len(etas), 1))
     kept = []
     for step in range(max(at) + 1):
         if step in at:
             kept.append(w)
-        w = w - eta * problem.train.T @ (problem.train @ w - problem.y)
-    return np.stack(kept)
+        w = w - etas[:, None] * ((w @ problem.train.T - problem.y) @ problem.train)
+    return np.stack(kept, axis=1)

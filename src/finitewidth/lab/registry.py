@@ -4,11 +4,14 @@ import difflib
 
 from finitewidth.lab.chapters import (
     critical_points,
+    descent_rates,
+    end_of_descent,
     feature_learning,
     gradient_sizes,
     gradient_step,
     half_stable,
     initialisation,
+    linear_models,
     off_criticality,
     relu_angle,
     variance_decay,
@@ -27,6 +30,9 @@ _CLAIMS: tuple[Claim, ...] = (
     *gradient_step.CLAIMS,
     *gradient_sizes.CLAIMS,
     *feature_learning.CLAIMS,
+    *linear_models.CLAIMS,
+    *descent_rates.CLAIMS,
+    *end_of_descent.CLAIMS,
 )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent
@@ -12,7 +13,13 @@ from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
 from finitewidth.lab.estimate import exact
-from finitewidth.lab.linear_descent import LinearProblem, descend, largest_curvature, random_problem
+from finitewidth.lab.linear_descent import (
+    LinearProblem,
+    descend,
+    largest_curvature,
+    random_problem,
+    steps_to_rounding,
+)
 from finitewidth.report import style
 
 _CHAPTER = "Linear models"
@@ -35,12 +42,12 @@ class LinearModel:
         """The same data for prediction and measurement."""
         return random_problem(self.points, self.features, self.tests, self.seed)
 
-    def steps(self) -> list[float]:
+    def steps(self) -> Float[np.ndarray, " etas"]:
         """The step sizes."""
-        return [edge / largest_curvature(self.problem) for edge in self.edges]
+        return np.array(self.edges) / largest_curvature(self.problem)
 
 
-def _kernels(problem: LinearProblem):
+def _kernels(problem: LinearProblem) -> tuple[Float[Array, "train train"], Float[Array, "test train"]]:
     return jnp.asarray(problem.train @ problem.train.T), jnp.asarray(problem.test @ problem.train.T)
 
 
@@ -80,14 +87,14 @@ def _propagator_theory(setting: LinearModel) -> Prediction:
     start = problem.train @ problem.start - problem.y
     residual = [
         [spectrum.residual_map(GradientDescent(eta, t)) @ start for t in setting.at]
-        for eta in setting.steps()
+        for eta in setting.steps().tolist()
     ]
     return {"residual": np.array(residual)}
 
 
 def _propagator_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
-    weights = np.stack([descend(problem, eta, setting.at) for eta in setting.steps()])
+    weights = descend(problem, setting.steps(), setting.at)
     return {"residual": exact(weights @ problem.train.T - problem.y)}
 
 
@@ -114,7 +121,7 @@ def _any_time_theory(setting: LinearModel) -> Prediction:
     start, gap = problem.test @ problem.start, problem.y - problem.train @ problem.start
     output = [
         [start + smoother(kernel, reach, GradientDescent(eta, t)) @ gap for t in setting.at]
-        for eta in setting.steps()
+        for eta in setting.steps().tolist()
     ]
     end = start + smoother(kernel, reach, DirectOptimization()) @ gap
     return {"output": np.array(output), "end": np.asarray(end)}
@@ -122,11 +129,9 @@ def _any_time_theory(setting: LinearModel) -> Prediction:
 
 def _any_time_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
-    weights = np.stack([descend(problem, eta, setting.at) for eta in setting.steps()])
-    # Slow modes need this many steps at the smallest of the step sizes to vanish to rounding.
-    slowest = np.linalg.norm(problem.train, -2) ** 2 * setting.steps()[0]
-    long = descend(problem, setting.steps()[0], (int(np.ceil(36 / slowest)),))[0]
-    return {"output": exact(weights @ problem.test.T), "end": exact(problem.test @ long)}
+    weights = descend(problem, setting.steps(), setting.at)
+    long = descend(problem, setting.steps()[:1], (steps_to_rounding(problem, setting.steps()[0]),))
+    return {"output": exact(weights @ problem.test.T), "end": exact(problem.test @ long[0, 0])}
 
 
 def _any_time_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -159,10 +164,8 @@ def _eta_theory(setting: LinearModel) -> Prediction:
 def _eta_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
     direct = problem.test @ np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
-    slowest = np.linalg.norm(problem.train, -2) ** 2 * setting.steps()[0]
-    steps = (int(np.ceil(36 / slowest)),)
-    ends = [problem.test @ descend(problem, eta, steps)[0] for eta in setting.steps()]
-    return {"gap": exact(np.array(ends) - direct)}
+    ends = descend(problem, setting.steps(), (steps_to_rounding(problem, setting.steps()[0]),))[:, 0]
+    return {"gap": exact(ends @ problem.test.T - direct)}
 
 
 def _eta_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
