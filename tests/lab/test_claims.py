@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab import ensembles, linear_descent, one_layer, perturbations
+from finitewidth.lab import ensembles, linear_descent, one_layer, perturbations, two_layers
 from finitewidth.lab.runner import run_claim
 from wrong_linear_theories import WRONG as WRONG_LINEAR_THEORIES
 
@@ -18,6 +18,7 @@ IDS = [claim.id for claim in lab.claims()]
 
 
 THEORY = (
+    "Bernstein",
     "DirectOptimization",
     "GradientDescent",
     "LazyTraining",
@@ -26,13 +27,15 @@ THEORY = (
     "correlation_lengths",
     "criticality",
     "fixed_point",
+    "hidden_kernel_of_infinite_width",
     "kernel_concentration",
     "kernels",
+    "loss_curves",
     "mercer",
-    "predict",
     "ridge_regression",
     "smoother",
     "susceptibilities",
+    "trained_distribution",
     "trajectory",
 )
 
@@ -162,7 +165,7 @@ def test_claim_holds(id, experiment):
     assert not [check for check in experiment(id).verdict().checks if not check.holds]
 
 
-@pytest.mark.parametrize("instrument", [ensembles, linear_descent, one_layer, perturbations])
+@pytest.mark.parametrize("instrument", [ensembles, linear_descent, one_layer, perturbations, two_layers])
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}

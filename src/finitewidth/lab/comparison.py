@@ -19,7 +19,7 @@ def depth_over_width(depth: np.ndarray | int, width: np.ndarray | int) -> np.nda
     single average (zero for the second moments of linear and ReLU networks, about -0.3 for critical
     tanh), so one unit of depth/width bounds it.
     """
-    return np.asarray(depth) / np.asarray(width)
+    return np.asarray(np.asarray(depth) / np.asarray(width))
 
 
 def z_score(

@@ -11,9 +11,16 @@ from finitewidth.lab.chapters import (
     gradient_step,
     half_stable,
     initialisation,
+    lazy_training,
+    lazy_width,
     linear_models,
     off_criticality,
+    positive_kernels,
     relu_angle,
+    reproducing_kernels,
+    ridge_duality,
+    tangent_kernel,
+    trained_law,
     variance_decay,
     wide_limit,
 )
@@ -33,6 +40,13 @@ _CLAIMS: tuple[Claim, ...] = (
     *linear_models.CLAIMS,
     *descent_rates.CLAIMS,
     *end_of_descent.CLAIMS,
+    *reproducing_kernels.CLAIMS,
+    *ridge_duality.CLAIMS,
+    *tangent_kernel.CLAIMS,
+    *positive_kernels.CLAIMS,
+    *lazy_training.CLAIMS,
+    *lazy_width.CLAIMS,
+    *trained_law.CLAIMS,
 )
 
 

@@ -77,12 +77,12 @@ def _edge_figure(setting: Edge, predicted: Prediction, measured: Measurement) ->
     style.theory_line(axes, setting.edges, predicted["residual"], style.PALETTE[0])
     value, sem = measured["residual"]
     style.measured_points(axes, setting.edges, value, sem, style.PALETTE[1])
-    edge = measured["largest step"].value * largest_curvature(setting.problem)
+    edge = float(measured["largest step"].value) * largest_curvature(setting.problem)
     axes.axvline(edge, color=style.PALETTE[1], lw=1, ls=":", label="measured edge")
     ylabel = f"norm of the residual after {setting.steps} steps"
     axes.set(yscale="log", xlabel=r"$\eta\,\lambda_{max}$", ylabel=ylabel)
-    colors = {"color": style.PALETTE[0], "point_color": style.PALETTE[1]}
-    style.legend(axes, "steps on the weights", error_bars=False, **colors)
+    first, second = style.PALETTE[:2]
+    style.legend(axes, "steps on the weights", error_bars=False, color=first, point_color=second)
     return figure
 
 
