@@ -74,11 +74,11 @@ def theory_line(axes: Axes, x: Points, y: Points, color: str, label: str | None 
 
 
 def measured_points(axes: Axes, x: Points, value: Points, sem: Points, color: str, label: str | None = None):
-    """Measured points with error bars of two standard errors."""
+    """Measured points with error bars of two standard errors, where there are any."""
     axes.errorbar(
         x,
         value,
-        yerr=ERROR_BARS * np.asarray(sem),
+        yerr=ERROR_BARS * np.asarray(sem) if np.any(sem) else None,
         fmt="o",
         ms=4.6,
         color=color,

@@ -74,13 +74,15 @@ def _norm_compare(setting: FewEquations, predicted: Prediction, measured: Measur
 def _norm_figure(setting: FewEquations, predicted: Prediction, measured: Measurement) -> Figure:
     figure, (axes,) = style.panels("From zero, descent ends at the shortest interpolator")
     index = np.arange(setting.features) + 1
-    for name, color in zip(("from zero", "from the start"), style.PALETTE, strict=False):
-        axes.step(index, predicted[name], where="mid", color=color, lw=1.7, label=name)
+    labels = {"from zero": "start at zero", "from the start": "random start"}
+    for (name, label), color in zip(labels.items(), style.PALETTE, strict=False):
+        axes.step(index, predicted[name], where="mid", color=color, lw=1.7, label=label)
         value, sem = measured[name]
         style.measured_points(axes, index, value, sem, color)
     axes.set(xlabel="weight", ylabel="value at the end")
+    axes.set_ylim(top=1.5 * axes.get_ylim()[1])
     style.whole_ticks(axes.xaxis)
-    style.legend(axes, "steps on the weights", error_bars=False)
+    style.legend(axes, "steps on the weights", error_bars=False, ncols=2, loc="upper center")
     return figure
 
 

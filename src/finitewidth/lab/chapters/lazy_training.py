@@ -232,7 +232,7 @@ CLAIMS = (
         statement=(
             "Under gradient flow on L = |z - y|^2/(2m), and while the kernel stays above lambda_0/2, the "
             "loss is at most L(0) exp(-lambda_0 t/m) and each hidden weight moves by at most "
-            "2 sqrt(2 L(0)/n) m/lambda_0. In the limit of large width the squared distance of all weights "
+            "(8 L(0)/n)^(1/2) m/lambda_0. In the limit of large width the squared distance of all weights "
             "together is y^T K^-1 y, the squared norm of the function that is learnt."
         ),
         source=f"{SOURCE} (with 1/m in the rate and sqrt(2) in the distance)",

@@ -97,7 +97,7 @@ def _compare(setting: Thresholds, predicted: Prediction, measured: Measurement) 
 
 
 def _figure(setting: Thresholds, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("Sufficient and necessary widths of lazy training", count=2)
+    figure, (left, right) = style.panels("Widths for lazy training: enough, and needed", count=2)
     for i, (label, color) in enumerate(zip(setting.labels, style.PALETTE, strict=False)):
         moved = measured["moved"].value[i]
         left.plot(
@@ -134,11 +134,7 @@ CLAIMS = (
         ),
         source=f"{SOURCE} (fourth powers of m and lambda_0, where the notes print squares)",
         quick=Thresholds(labels=(0.2, 0.4), widths=(16, 64, 256, 1024, 4096), networks=3),
-        full=Thresholds(
-            labels=(0.1, 0.2, 0.4, 0.8),
-            widths=(8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384),
-            networks=8,
-        ),
+        full=Thresholds(labels=(0.2, 0.4, 0.8, 1.6), widths=tuple(2**k for k in range(4, 17)), networks=8),
         theory=_theory,
         measure=_measure,
         compare=_compare,

@@ -110,7 +110,7 @@ def _propagator_figure(setting: LinearModel, predicted: Prediction, measured: Me
     for edge, color, line, dots in zip(setting.edges, style.PALETTE, *norms, strict=False):
         style.theory_line(axes, setting.at, line, color, rf"$\eta\lambda_{{max}}={edge:g}$")
         style.measured_points(axes, setting.at, dots, 0 * dots, color)
-    axes.set(yscale="log", xlabel="step", ylabel="norm of the residual")
+    axes.set(yscale="log", ylim=(1e-15, None), xlabel="step", ylabel="norm of the residual")
     style.legend(axes, "steps on the weights", r"$(1-\eta K)^t$", error_bars=False, loc="lower left")
     return figure
 
@@ -150,7 +150,7 @@ def _any_time_figure(setting: LinearModel, predicted: Prediction, measured: Meas
         style.theory_line(axes, setting.at, predicted["output"][0, :, i], color, f"test point {i + 1}")
         style.measured_points(axes, setting.at, value[:, i], 0 * value[:, i], color)
         axes.axhline(predicted["end"][i], color=color, lw=0.9, ls=":")
-    axes.set(xscale="symlog", xlabel="step", ylabel="output")
+    axes.set(xscale="symlog", xlim=(-0.3, None), xlabel="step", ylabel="output")
     style.legend(axes, "steps on the weights", "closed form (dotted: its end)", error_bars=False, fontsize=8)
     return figure
 
@@ -194,7 +194,7 @@ def _eta_figure(setting: LinearModel, predicted: Prediction, measured: Measureme
 
 
 _QUICK = LinearModel(points=6, features=14, at=(0, 1, 2, 4, 8, 16, 32, 64, 128, 256))
-_FULL = LinearModel(points=20, features=60, at=(0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
+_FULL = LinearModel(points=20, features=60, at=(0, 1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256))
 
 CLAIMS = (
     Claim(

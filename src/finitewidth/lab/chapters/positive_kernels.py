@@ -29,6 +29,8 @@ def parabola(z):
 
 
 _ACTIVATIONS: dict[str, str | Callable] = {"tanh": "tanh", "gelu": "gelu", "parabola": parabola}
+# Eigenvalues below this are drawn here.
+_ZERO = 1e-12
 _FIXED = np.radians([0.0, 50.0, 105.0, 150.0, 260.0])
 
 
@@ -88,12 +90,13 @@ def _definite_figure(setting: Circle, predicted: Prediction, measured: Measureme
     degrees = np.degrees(setting.moving)
     for name, color in zip(_ACTIVATIONS, style.PALETTE, strict=False):
         label = r"$z+z^2/2$" if name == "parabola" else name
-        style.theory_line(axes, degrees, np.maximum(predicted[name], 1e-18), color, label)
-        value = np.maximum(measured[name].value, 1e-18)
+        style.theory_line(axes, degrees, np.maximum(predicted[name], _ZERO), color, label)
+        value = np.maximum(measured[name].value, _ZERO)
         style.measured_points(axes, degrees, value, 0 * value, color)
     axes.axvline(180, color=style.GREY, lw=0.9, ls=":")
+    axes.text(degrees[0], 2 * _ZERO, "zero, up to rounding", color=style.GREY, fontsize=9)
     axes.set(
-        yscale="log", ylim=(1e-18, 1),
+        yscale="log", ylim=(_ZERO / 3, 1),
         xlabel="direction of the sixth point, degrees (antipode of the first: 180)",
         ylabel="smallest eigenvalue",
     )  # fmt: skip
@@ -231,7 +234,7 @@ CLAIMS = (
         chapter=_CHAPTER,
         statement=(
             "The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further than "
-            "t from its mean with probability at most 2m exp(-(t^2/2)/(U + m t/(3n))), U = (m/n) |E K|. Its "
+            "t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Its "
             "distance grows with m as the square root of m |E K|, up to another of log m, not as that of m."
         ),
         source=f"{_SOURCE} (with the dimension, the factor 1/2 and the norm of the mean)",
