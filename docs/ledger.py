@@ -2,8 +2,8 @@
 
 Runs every claim of the laboratory and turns the records into pages: an overview, and one page per
 chapter with a section per claim. Records go to build/lab-SCALE. With --reuse, records there that are
-newer than every source file are taken as they are. With --records DIR nothing is run: the pages show
-what an earlier `finitewidth lab run --all --out DIR` found.
+newer than every source file are taken as they are; the test run leaves those of quick scale. With
+--records DIR nothing is run: the pages show what an earlier `finitewidth lab run --all --out DIR` found.
 """
 
 import argparse
