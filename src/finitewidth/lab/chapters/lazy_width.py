@@ -125,7 +125,7 @@ def _figure(setting: Thresholds, predicted: Prediction, measured: Measurement) -
 CLAIMS = (
     Claim(
         id="width-threshold",
-        title="a width from which the kernel survives training",
+        title="the kernel survives training from a certain width on",
         chapter=CHAPTER,
         statement=(
             "From the width 128 m^4 L(0)/lambda_0^4 on, no hidden weight moves further than lambda_0/(4m) "
