@@ -30,9 +30,8 @@ claims: .venv/.core  ## every claim at full scale: the figures of the book
 	$(BIN)/finitewidth lab run --all --scale full --out build/lab-full
 	$(BIN)/python docs/ledger.py --scale full --records build/lab-full
 
-bench: export JAX_COMPILATION_CACHE_DIR :=
 bench: .venv/.dev
-	$(BIN)/python benchmarks/kernels.py
+	env -u JAX_COMPILATION_CACHE_DIR $(BIN)/python benchmarks/kernels.py
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
