@@ -160,8 +160,8 @@ def settings(record: dict) -> str:
 
 
 _GREEK = {
-    "chi": "χ", "eta": "η", "gamma": "γ", "kappa": "κ", "lambda": "λ", "phi": "φ", "Phi": "Φ", "pi": "π",
-    "psi": "ψ", "rho": "ρ", "sigma": "σ", "theta": "θ", "Theta": "Θ",
+    "alpha": "α", "chi": "χ", "eta": "η", "gamma": "γ", "kappa": "κ", "lambda": "λ", "phi": "φ", "Phi": "Φ",
+    "pi": "π", "psi": "ψ", "rho": "ρ", "sigma": "σ", "theta": "θ", "Theta": "Θ",
 }  # fmt: skip
 _RAISED = str.maketrans("0123456789l", "⁰¹²³⁴⁵⁶⁷⁸⁹ˡ")
 _INDEX = {"parallel": "∥", "perp": "⊥", "perpendicular": "⊥"}

@@ -110,6 +110,11 @@ def squares_for_fourth_powers(setting, value):
     return np.array([16 * 4 * t.initial_loss / t.smallest**2 for t in theorems])
 
 
+def other_start(setting, value):
+    """The exponents of doubled neurons for single ones, and the other way round."""
+    return np.append(value[:2], -3 - value[2])
+
+
 def start_of_training(setting, value):
     """A law that does not change."""
     return np.broadcast_to(value[:1], value.shape)
@@ -159,6 +164,9 @@ WRONG = [
     ("weight-movement-bound", "exponent", scaled(2.0)),
     ("width-threshold", "width", squares_for_fourth_powers),
     ("width-threshold", "exponent", scaled(2.0)),
+    ("lazy-alpha-orders", "exponents", other_start),
+    ("lazy-alpha-orders", "exponents", scaled(0.5)),
+    ("lazy-doubled-init", "exponents", other_start),
     ("trained-law", "mean", start_of_training),
     ("trained-law", "covariance", start_of_training),
     ("trained-law", "loss", scaled(1.2)),

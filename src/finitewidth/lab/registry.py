@@ -11,6 +11,7 @@ from finitewidth.lab.chapters import (
     gradient_step,
     half_stable,
     initialisation,
+    lazy_scale,
     lazy_training,
     lazy_width,
     linear_models,
@@ -46,6 +47,7 @@ _CLAIMS: tuple[Claim, ...] = (
     *positive_kernels.CLAIMS,
     *lazy_training.CLAIMS,
     *lazy_width.CLAIMS,
+    *lazy_scale.CLAIMS,
     *trained_law.CLAIMS,
 )
 
