@@ -118,6 +118,8 @@ def _figure(setting: Thresholds, predicted: Prediction, measured: Measurement) -
     needed = measured["width"].value
     style.measured_points(right, losses, needed, 0 * needed, style.PALETTE[1], "needed by networks")
     right.set(xscale="log", yscale="log", xlabel=r"initial loss $L(0)$", ylabel=r"width $n$")
+    for axis in (left.yaxis, right.xaxis, right.yaxis):
+        style.plain_ticks(axis)
     right.legend()
     return figure
 

@@ -136,7 +136,7 @@ CLAIMS = (
             "(1 - (1 - eta Theta_AA)^t); wide networks follow it from the start to the end of training."
         ),
         source="notes on quadratic models and nearly-kernel methods, with random initial outputs",
-        quick=Ensembles(hidden=(1024,), networks=200, tests=9),
+        quick=Ensembles(hidden=(1024,), networks=200, tests=17),
         full=Ensembles(hidden=(1024, 1024), networks=200, tests=25),
         theory=_theory,
         measure=_measure,
