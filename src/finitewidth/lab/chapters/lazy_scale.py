@@ -143,8 +143,8 @@ CLAIMS = (
             "order 1/alpha of its outputs."
         ),
         source=_SOURCE,
-        quick=Scales(alphas=(16.0, 32.0, 64.0), doubled=False),
-        full=Scales(alphas=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0), doubled=False, steps=1000),
+        quick=Scales(alphas=(16.0, 64.0, 256.0), doubled=False),
+        full=Scales(alphas=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0), doubled=False, steps=1000),
         theory=_theory,
         measure=_measure,
         compare=_compare,
@@ -160,8 +160,8 @@ CLAIMS = (
             "of the linearised model."
         ),
         source=_SOURCE,
-        quick=Scales(alphas=(16.0, 32.0, 64.0), doubled=True),
-        full=Scales(alphas=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0), doubled=True, steps=1000),
+        quick=Scales(alphas=(16.0, 64.0, 256.0), doubled=True),
+        full=Scales(alphas=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0), doubled=True, steps=1000),
         theory=_theory,
         measure=_measure,
         compare=_compare,

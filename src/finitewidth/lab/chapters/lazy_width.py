@@ -135,7 +135,7 @@ CLAIMS = (
             "The width that networks need for this grows in the same proportion to L(0)."
         ),
         source=f"{SOURCE} (fourth powers of m and lambda_0, where the notes print squares)",
-        quick=Thresholds(labels=(0.2, 0.4), widths=(16, 64, 256, 1024, 4096), networks=3),
+        quick=Thresholds(labels=(0.4, 1.6), widths=tuple(4**k for k in range(3, 9)), networks=3),
         full=Thresholds(labels=(0.2, 0.4, 0.8, 1.6), widths=tuple(2**k for k in range(4, 17)), networks=8),
         theory=_theory,
         measure=_measure,
