@@ -69,7 +69,6 @@ def test_flow_is_followed_with_small_steps(data):
 
 
 def test_the_loss_during_training_is_that_of_the_networks(data):
-    x, y, x_test = data
     law = fw.predict(network(512), *data, fw.GradientDescent(steps=20))
     check = fw.verify(law, 100, y_test=jnp.zeros((4, 2)), dtype=jnp.float32)
     for predicted, measured, sem in (
@@ -116,7 +115,9 @@ def test_anchored_descent_ends_at_ridge_regression(data):
     run = fw.train(net, params, x, y, steps=4000, optimizer=anchored_descent(net, 3, 0.05, 0.4))
     features = jnp.concatenate([jnp.sqrt(1.3 / 3) * x, jnp.sqrt(0.7) * jnp.ones((6, 1))], axis=1)
     at_test = jnp.concatenate([jnp.sqrt(1.3 / 3) * x_test, jnp.sqrt(0.7) * jnp.ones((4, 1))], axis=1)
-    moved = jnp.linalg.solve(features.T @ features + 0.4 * jnp.eye(4), features.T @ (y - net.apply(params, x)))
+    moved = jnp.linalg.solve(
+        features.T @ features + 0.4 * jnp.eye(4), features.T @ (y - net.apply(params, x))
+    )
     assert_close(net.apply(run.params, x_test), net.apply(params, x_test) + at_test @ moved, 1e-9)
 
 

@@ -110,8 +110,8 @@ def as_optimizer(
 def anchored_descent(net: MLP, n_in: int, eta: float, ridge: float | int) -> optax.GradientTransformation:
     r"""Gradient descent of an `MLP` with a spring to its start: weight decay towards the initial weights.
 
-    One step is $-\eta\,(\lambda_\mu\,\partial_\mu L + r\,(\theta_\mu - \theta_\mu(0)))$: descent of the loss plus
-    $\frac r2\sum_\mu(\theta_\mu-\theta_\mu(0))^2/\lambda_\mu$, with the network's learning-rate tensor.
+    One step is $-\eta\,(\lambda_\mu\,\partial_\mu L + r\,(\theta_\mu - \theta_\mu(0)))$: descent of the loss
+    plus $\frac r2\sum_\mu(\theta_\mu-\theta_\mu(0))^2/\lambda_\mu$, with the network's learning-rate tensor.
     """
     rates = net.learning_rates(n_in)
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy import stats
 
 from finitewidth.prediction.curves import LossCurves
 
@@ -71,14 +72,18 @@ class Verification(NamedTuple):
 
     @property
     def z_mean(self) -> Float[np.ndarray, "test out"]:
-        """Measured minus predicted mean, in standard errors."""
-        return (self.mean - self.predicted_mean) / self.sem
+        """Measured minus predicted mean, in standard errors; Student's t of few networks counts as normal."""
+        t = (self.mean - self.predicted_mean) / self.sem
+        return np.sign(t) * _deviate(stats.t.sf(np.abs(t), self.networks - 1))
 
     @property
     def z_std(self) -> Float[np.ndarray, "test out"]:
-        """Measured minus predicted standard deviation, in standard errors."""
-        error = self.std / math.sqrt(2 * (self.networks - 1))
-        return (self.std - self.predicted_std[:, None]) / error
+        """How many standard errors the measured variance is above the predicted one, by the law of chi squared."""
+        free = self.networks - 1
+        smallest = np.finfo(float).tiny
+        ratio = free * self.std**2 / np.maximum(self.predicted_std[:, None] ** 2, smallest)
+        below, above = stats.chi2.cdf(ratio, free), stats.chi2.sf(ratio, free)
+        return np.where(below < above, -_deviate(below), _deviate(above))
 
     @property
     def expected_difference(self) -> float:
@@ -119,8 +124,15 @@ class Verification(NamedTuple):
             f"{100 * self.expected_difference:.2g} %",
         ]
         if self.remaining > 0:
-            lines.append(f"training on to the end would move the mean by {self.remaining:.2g} standard errors")
+            lines.append(
+                f"training on to the end would move the mean by {self.remaining:.2g} standard errors"
+            )
         return "\n".join(lines)
+
+
+def _deviate(probability: np.ndarray) -> np.ndarray:
+    """The standard normal deviate that is exceeded with a given probability of at most one half."""
+    return stats.norm.isf(np.maximum(probability, np.finfo(float).tiny))
 
 
 def _relative(part: np.ndarray, whole: np.ndarray) -> float:

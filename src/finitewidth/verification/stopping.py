@@ -1,8 +1,8 @@
 r"""Gradient descent that real networks can do: when is the end of training near enough?
 
 Training to the end takes infinitely many steps. From step t on, the mean prediction still moves by
-$\Theta_{BA}\,(g_\infty(\Theta_{AA}) - g_t(\Theta_{AA}))\,y$ with the gain g of the algorithm; once that is a small
-part of the standard error of the comparison, nothing would be seen of it.
+$\Theta_{BA}\,(g_\infty(\Theta_{AA}) - g_t(\Theta_{AA}))\,y$ with the gain g of the algorithm; once that is a
+small part of the standard error of the comparison, nothing would be seen of it.
 """
 
 import math
@@ -12,7 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow, SpectralAlgorithm
+from finitewidth.dynamics.algorithms import (
+    DirectOptimization,
+    GradientDescent,
+    GradientFlow,
+    SpectralAlgorithm,
+)
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
@@ -68,7 +73,9 @@ def stop(
         return Stop(descent, 0.0)
     V = spectrum.eigenvectors
     rounding = float(jnp.finfo(V.dtype).eps) * largest
-    approach = _Approach(jnp.maximum(spectrum.eigenvalues + ridge, rounding), problem.test_train.ntk @ V, V.T @ problem.y)
+    approach = _Approach(
+        jnp.maximum(spectrum.eigenvalues + ridge, rounding), problem.test_train.ntk @ V, V.T @ problem.y
+    )
     error = _rms(law.std) / math.sqrt(networks)
     tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(problem.y))
     steps = _first(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
