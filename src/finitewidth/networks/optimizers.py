@@ -118,12 +118,12 @@ def anchored_descent(net: MLP, n_in: int, eta: float, ridge: float | int) -> opt
     def start(params: PyTree) -> PyTree:
         return params
 
-    def update(gradient: PyTree, start: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
+    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
         # The trainer multiplies by the rates; a parameter with rate zero never left its start.
         pull = jax.tree.map(
-            lambda p, p0, rate: (p - p0) / jnp.where(rate > 0, rate, 1).astype(p.dtype), params, start, rates
+            lambda p, p0, rate: (p - p0) / jnp.where(rate > 0, rate, 1).astype(p.dtype), params, state, rates
         )
-        return jax.tree.map(lambda g, q: -eta * (g + ridge * q), gradient, pull), start
+        return jax.tree.map(lambda g, q: -eta * (g + ridge * q), updates, pull), state
 
     return optax.GradientTransformation(start, update)
 

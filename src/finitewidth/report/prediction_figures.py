@@ -63,7 +63,8 @@ def _draw_confusion(axes: Axes, study: Study) -> None:
     chosen = study.probability.argmax(axis=1)
     table = np.zeros((count, count), int)
     np.add.at(table, (data.labels_test, chosen), 1)
-    axes.imshow(np.sqrt(table), cmap="Blues", vmin=0, aspect="auto")
+    axes.pcolormesh(np.arange(count), np.arange(count), np.sqrt(table), cmap="Blues", vmin=0)
+    axes.invert_yaxis()
     axes.grid(visible=False)
     if count <= 12:
         dark = 0.5 * math.sqrt(table.max())
@@ -155,7 +156,6 @@ def loss_figure(study: Study) -> Figure:
             axes.legend()
         quantity = "distance to the one-hot target" if study.data.classes else f"error of {study.data.target}"
         axes.set(xscale="log", xlabel="steps of gradient descent", ylabel=f"{quantity} (rms)")
-        axes.set_ylim(bottom=0)
     return figure
 
 

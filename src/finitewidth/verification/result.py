@@ -78,7 +78,7 @@ class Verification(NamedTuple):
 
     @property
     def z_std(self) -> Float[np.ndarray, "test out"]:
-        """How many standard errors the measured variance is above the predicted one, by the law of chi squared."""
+        """Measured minus predicted spread, in standard errors; the law of chi squared counts as normal."""
         free = self.networks - 1
         smallest = np.finfo(float).tiny
         ratio = free * self.std**2 / np.maximum(self.predicted_std[:, None] ** 2, smallest)

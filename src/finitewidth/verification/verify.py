@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.dynamics.algorithms import GradientDescent
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
 from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.prediction.curves import loss_curves
@@ -85,18 +85,18 @@ def verify(
     >>> check.agrees
     True
     """
-    recipe = _trainable(law.recipe)
+    recipe, algorithm = _trainable(law.recipe)
     if not networks >= 3:
         raise ValueError(f"networks must be at least 3 to have a spread, got {networks}.")
     problem = TrainingProblem.of(recipe.net, recipe.x_train, recipe.y_train, recipe.x_test)
-    chosen = stop(problem, law, recipe.algorithm, recipe.ridge, networks, most_steps)
+    chosen = stop(problem, law, algorithm, recipe.ridge, networks, most_steps)
     descent = chosen.algorithm
     ensemble = _train(recipe, descent, networks, key, y_test, dtype, progress)
-    at_stop = law if descent == recipe.algorithm else _stopped(recipe, descent)
+    at_stop = law if descent == algorithm else _stopped(recipe, descent)
     return _result(recipe, problem, chosen, at_stop, ensemble, y_test)
 
 
-def _trainable(recipe: Recipe | None) -> Recipe:
+def _trainable(recipe: Recipe | None) -> tuple[Recipe, SpectralAlgorithm]:
     if recipe is None:
         raise ValueError("law does not say which networks to train: it must come from finitewidth.predict.")
     if recipe.algorithm is None:
@@ -105,7 +105,7 @@ def _trainable(recipe: Recipe | None) -> Recipe:
         raise ValueError("law starts at a given function; verify needs networks with a random start.")
     if not recipe.net.hidden:
         raise ValueError("the network has no hidden layer, so it has no width: there is nothing to verify.")
-    return recipe
+    return recipe, recipe.algorithm
 
 
 def _stopped(recipe: Recipe, descent: GradientDescent) -> TrainedDistribution:
