@@ -122,7 +122,7 @@ def test_words_say_what_was_measured(regression, classification):
     assert f"{check.networks} real networks were drawn and trained for 40 steps" in text
     assert f"{regression.scores.rmse:.4g} (root mean square)" in text
     words = report_page(classification)
-    assert f"{100 * classification.scores.accuracy:.1f} %" in words
+    assert f"{100 * classification.scores.accuracy:.1f}&nbsp;%" in words
     assert "No networks were trained" in words
 
 

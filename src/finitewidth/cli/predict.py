@@ -101,7 +101,8 @@ def predict(
 def _run(data: Prepared, choices: Choices) -> Study:
     """The study, with a line that says what is being done."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=messages, transient=True) as progress:
+    quiet = not messages.is_terminal
+    with Progress(*columns, console=messages, transient=True, disable=quiet) as progress:
         task = progress.add_task("", total=None)
 
         def announce(stage: str) -> None:

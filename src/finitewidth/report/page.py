@@ -91,8 +91,8 @@ def report_page(study: Study) -> str:
     title = f"{data.name}: {data.target}"
     drawn = [(section, section.draw(study)) for section in SECTIONS]
     cards = "\n".join(_card(s, study, figure) for s, figure in drawn if figure is not None)
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in data.notes)
-    words = "".join(f"<p>{html.escape(part)}</p>" for part in describe(study))
+    notes = "".join(f"<li>{_text(note)}</li>" for note in data.notes)
+    words = "".join(f"<p>{_text(part)}</p>" for part in describe(study))
     css = resources.files("finitewidth.report").joinpath("page.css").read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -108,7 +108,7 @@ def report_page(study: Study) -> str:
 <header>
 <p class="kind">The distribution of trained networks</p>
 <h1>{html.escape(title)}</h1>
-<p class="network">{html.escape(network_words(study))}; {html.escape(training_words(study))}</p>
+<p class="network">{_text(network_words(study))}; {_text(training_words(study))}</p>
 </header>
 <main>
 <ul class="numbers">{_numbers(study)}</ul>
@@ -123,11 +123,16 @@ def report_page(study: Study) -> str:
 """
 
 
+def _text(words: str) -> str:
+    """Words as HTML; a number and its per cent sign stay on one line."""
+    return html.escape(words).replace(" %", "&nbsp;%")
+
+
 def _card(section: Section, study: Study, figure: Figure) -> str:
     caption = section.caption(study)
     return (
         f'<figure id="{section.id}"><h2>{section.title}</h2>{inline_svg(figure, section.id, section.title)}'
-        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+        f"<figcaption>{_text(caption)}</figcaption></figure>"
     )
 
 
@@ -171,7 +176,7 @@ def _numbers(study: Study) -> str:
     if study.verification is not None:
         share = float(np.mean(np.abs(study.verification.z_mean) < 2))
         items.append((f"{100 * share:.0f} %", "of means within 2 standard errors of real networks"))
-    return "".join(f"<li><b>{value}</b> {html.escape(words)}</li>" for value, words in items)
+    return "".join(f"<li><b>{_text(value)}</b> {_text(words)}</li>" for value, words in items)
 
 
 def _settings(study: Study) -> str:

@@ -89,11 +89,12 @@ def calibration_figure(study: Study) -> Figure | None:
         axes.plot([0, 1], [0, 1], color=style.GREY, lw=1, label="perfect", zorder=1)
         if isinstance(calibration, Coverage):
             _draw_coverage(axes, calibration, rows)
+            axes.legend(loc="upper left")
         else:
             _draw_reliability(axes, calibration)
+            axes.legend(loc="lower right")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.legend(loc="upper left")
     return figure
 
 

@@ -131,6 +131,7 @@ def _verification(check: Verification) -> dict[str, Any]:
         "steps": check.steps,
         "dtype": "float32",
         "agrees": check.agrees,
+        "limit in standard errors": check.limit,
         "mean, root mean square in standard errors": rms(check.z_mean),
         "mean, largest in standard errors": float(np.abs(check.z_mean).max()),
         "std, root mean square in standard errors": rms(check.z_std),

@@ -96,9 +96,9 @@ def _uncertainty(study: Study) -> str:
 def _agreement(study: Study, check: Verification) -> str:
     size = np.abs(check.z_mean)
     verdict = (
-        "They agree with the law within four standard errors everywhere."
+        f"Means and spreads agree with the law within {check.limit:.1f} standard errors everywhere."
         if check.agrees
-        else "They differ from the law by more than four standard errors somewhere."
+        else f"Somewhere they differ from the law by more than {check.limit:.1f} standard errors."
     )
     reason = (
         " The law is that of infinite width; real networks differ from it by a share of the order of "

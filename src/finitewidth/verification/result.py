@@ -9,8 +9,8 @@ from scipy import stats
 
 from finitewidth.prediction.curves import LossCurves
 
-# A Gaussian deviate exceeds four standard errors once in 16,000 comparisons.
-Z_LIMIT = 4.0
+# How often networks that follow the law may be said to disagree with it.
+FALSE_ALARM = 1e-3
 
 
 class MeasuredCurves(NamedTuple):
@@ -106,9 +106,14 @@ class Verification(NamedTuple):
         return _relative(self.std, self.predicted_std)
 
     @property
+    def limit(self) -> float:
+        """Standard errors that the worst of all comparisons exceeds by chance once in a thousand times."""
+        return float(stats.norm.isf(FALSE_ALARM / (4 * self.predicted_mean.size)))
+
+    @property
     def agrees(self) -> bool:
-        """Whether every mean and every standard deviation is within four standard errors of the law."""
-        return bool(max(np.abs(self.z_mean).max(), np.abs(self.z_std).max()) < Z_LIMIT)
+        """Whether every mean and every spread is within `limit` standard errors of the law."""
+        return bool(max(np.abs(self.z_mean).max(), np.abs(self.z_std).max()) < self.limit)
 
     def __str__(self) -> str:
         anchored = f" and ridge {self.ridge:.3g}" if self.ridge else ""
