@@ -53,8 +53,4 @@ browser:  ## Chromium, in which the tests look at the report
 	fi
 
 clean:
-<<<<<<< HEAD
-	rm -rf .venv site demo
-=======
-	rm -rf .venv build site demo-lab demo-tune.png
->>>>>>> main
+	rm -rf .venv build site demo
