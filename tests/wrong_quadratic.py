@@ -1,4 +1,4 @@
-"""Theories of linear and quadratic models that the laboratory must refuse."""
+"""Theories of quadratic models that the laboratory must refuse."""
 
 import numpy as np
 
@@ -25,17 +25,6 @@ def off_by(power):
     return wrong
 
 
-def in_proportion_to_the_step(setting, value):
-    """Different learning rates, different predictions: what the notes say of linear models."""
-    return value * np.array(setting.edges)[:, None]
-
-
-def shortest_from_anywhere(setting, value):
-    """The shortest weights, whatever the start."""
-    phi = setting.data[0]
-    return phi.T @ np.linalg.solve(phi @ phi.T, phi @ value)
-
-
 def flow_at_any_step(setting, value):
     """The projectors of gradient flow for gradient descent at a finite step."""
     return nearly_kernel._descent_theory(setting)["flow formula"]
@@ -55,13 +44,6 @@ def without_the_factor_two(setting, value):
 
 
 WRONG = [
-    ("lin-two-forms", "prediction", scaled(1.01)),
-    ("lin-residual-propagator", "residual", scaled(1.01)),
-    ("lin-test-solution-any-t", "outputs", scaled(1.01)),
-    ("lin-test-solution-any-t", "end", scaled(1.01)),
-    ("lin-eta-independence", "gap", in_proportion_to_the_step),
-    ("lin-stability-edge", "factor", scaled(1.001)),
-    ("gd-min-norm", "from a start", shortest_from_anywhere),
     ("quad-feature-update", "two terms", off_by(1)),
     ("quad-feature-update", "features", off_by(2)),
     ("dual-z-update", "dressed outputs", off_by(2)),

@@ -31,6 +31,8 @@ from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
 from finitewidth.tuning import Tuning, tune
+from finitewidth.verification.result import Verification
+from finitewidth.verification.verify import verify
 
 __all__ = [
     "ACTIVATION_NAMES",
@@ -53,6 +55,7 @@ __all__ = [
     "Training",
     "TrainingProblem",
     "Tuning",
+    "Verification",
     "correlation_lengths",
     "criticality",
     "empirical_ddntk",
@@ -74,6 +77,7 @@ __all__ = [
     "train_ensemble",
     "trajectory",
     "tune",
+    "verify",
 ]
 
 _ON_DEMAND = {"lab": "finitewidth.lab", "estimators": "finitewidth.prediction.estimators"}

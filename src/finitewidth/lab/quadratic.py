@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.taylor_models import QuadraticModel
 from finitewidth.dynamics.weight_space import train_weights
 
@@ -68,6 +68,12 @@ def draw(seed: int, train: int = 6, test: int = 5, features: int = 14) -> Proble
     psi = rng.normal(size=(train + test, features, features)) / np.sqrt(features)
     y, y_test = rng.normal(size=(train, 1)), rng.normal(size=(test, 1))
     return Problem(phi, psi + np.swapaxes(psi, 1, 2), y, y_test)
+
+
+def direct_solvers(steps: tuple[float, ...]) -> list[DirectOptimization]:
+    """Newton's method in the row space, Gauss-Newton with each step, and the shortest weights."""
+    damped = [DirectOptimization("gauss-newton", step) for step in steps]
+    return [DirectOptimization(), *damped, DirectOptimization("minimum-norm")]
 
 
 def trained_weights(

@@ -38,8 +38,7 @@ class DirectSolvers:
 
     @property
     def algorithms(self) -> list[DirectOptimization]:
-        damped = [DirectOptimization("gauss-newton", step) for step in self.steps]
-        return [DirectOptimization(), *damped, DirectOptimization("minimum-norm")]
+        return quadratic.direct_solvers(self.steps)
 
     @property
     def names(self) -> list[str]:

@@ -24,6 +24,7 @@ from finitewidth.report import style
 
 _CHAPTER = "Representation learning"
 _SOURCE = "lectures on the principles of deep learning theory, representation learning"
+_ROW_SPACE = DirectOptimization()
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class TestLosses:
 
 def _loss(problem: Problem, epsilon: float) -> float:
     """Exact test loss of direct optimisation."""
-    outputs = quadratic.trained_outputs(problem, epsilon, DirectOptimization())[len(problem.y) :]
+    outputs = quadratic.trained_outputs(problem, epsilon, _ROW_SPACE)[len(problem.y) :]
     return 0.5 * float(np.sum((outputs - problem.y_test) ** 2))
 
 
@@ -229,7 +230,7 @@ def _diabetes_measure(setting: Diabetes, key) -> Measurement:
         def loss(epsilon: float, params=params, train=train, test=test) -> float:
             centred = lambda p, points: _hidden_layer(p, points) - _hidden_layer(params, points)
             model = TangentModel(centred, params, order=2, epsilon=float(epsilon))
-            end = train_weights(model.at(train), y, DirectOptimization(), model.zeros())
+            end = train_weights(model.at(train), y, _ROW_SPACE, model.zeros())
             return 0.5 * float(jnp.sum((model(end.weights, test) - y_test) ** 2))
 
         found: Any = minimize_scalar(loss, bracket=(0.0, 0.05), tol=1e-6)

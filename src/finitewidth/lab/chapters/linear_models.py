@@ -1,372 +1,265 @@
-"""Linear models: kernel regression, and what gradient descent does on the way to it."""
+"""Linear models: kernel regression, the residual under gradient descent, and its end."""
 
 from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum, smoother
+from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.comparison import absolute_error, relative_error
+from finitewidth.lab.comparison import absolute_error
 from finitewidth.lab.estimate import exact
+from finitewidth.lab.linear_descent import (
+    LinearProblem,
+    descend,
+    largest_curvature,
+    random_problem,
+    steps_to_rounding,
+)
 from finitewidth.report import style
 
-_CHAPTER = "Linear models and kernel methods"
-_ROUNDING = 1e-10
+_CHAPTER = "Linear models"
+_NOTES = "notes on quadratic models and nearly-kernel methods"
 
 
 @dataclass(frozen=True)
-class LinearProblem:
-    """Gaussian features, more of them than training points; learning rates as multiples of 1/lambda_max."""
+class LinearModel:
+    """A random linear model with more features than points, and steps as fractions of 2 / lambda_max."""
 
-    train: int
+    points: int
     features: int
-    seed: int = 0
-    test: int = 5
-    steps: int = 300
-    edges: tuple[float, ...] = (0.73, 1.3, 1.95)
+    at: tuple[int, ...]
+    edges: tuple[float, ...] = (0.73, 1.30, 1.95)
+    tests: int = 4
+    seed: int = 3
 
     @property
-    def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Training and test features, labels, and weights to start from."""
-        rng = np.random.default_rng(self.seed)
-        phi, phi_test = (
-            rng.normal(size=(n, self.features)) / np.sqrt(self.features) for n in (self.train, self.test)
-        )
-        return phi, phi_test, rng.normal(size=self.train), rng.normal(size=self.features)
+    def problem(self) -> LinearProblem:
+        """The same data for prediction and measurement."""
+        return random_problem(self.points, self.features, self.tests, self.seed)
 
-    def eta(self, edge: float) -> float:
-        phi = self.data[0]
-        return float(edge / np.linalg.eigvalsh(phi @ phi.T)[-1])
-
-    @property
-    def times(self) -> np.ndarray:
-        return np.unique(np.geomspace(1, self.steps, 12).round().astype(int))
+    def steps(self) -> Float[np.ndarray, " etas"]:
+        """The step sizes."""
+        return np.array(self.edges) / largest_curvature(self.problem)
 
 
-def _descend(phi: np.ndarray, y: np.ndarray, w: np.ndarray, eta: float, steps: int) -> np.ndarray:
-    """Weights before every step and after the last."""
-    path = [w]
-    for _ in range(steps):
-        path.append(path[-1] - eta * phi.T @ (phi @ path[-1] - y))
-    return np.array(path)
+def _kernels(problem: LinearProblem) -> tuple[Float[Array, "train train"], Float[Array, "test train"]]:
+    return jnp.asarray(problem.train @ problem.train.T), jnp.asarray(problem.test @ problem.train.T)
 
 
-def _map(setting: LinearProblem, algorithm) -> np.ndarray:
-    phi, phi_test, _, _ = setting.data
-    return np.asarray(smoother(jnp.asarray(phi @ phi.T), jnp.asarray(phi_test @ phi.T), algorithm))
+def _two_forms_theory(setting: LinearModel) -> Prediction:
+    kernel, reach = _kernels(setting.problem)
+    return {"output": ridge_regression(kernel, setting.problem.y[:, None]).predict(reach)[:, 0]}
 
 
-def _forms_theory(setting: LinearProblem) -> Prediction:
-    return {"prediction": _map(setting, DirectOptimization()) @ setting.data[2]}
+def _two_forms_measure(setting: LinearModel, key) -> Measurement:
+    problem = setting.problem
+    weights = np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
+    return {"output": exact(problem.test @ weights)}
 
 
-def _forms_measure(setting: LinearProblem, key) -> Measurement:
-    phi, phi_test, y, _ = setting.data
-    return {"prediction": exact(phi_test @ np.linalg.lstsq(phi, y, rcond=None)[0])}
+def _two_forms_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+    return Verdict((absolute_error("test outputs", predicted["output"], measured["output"].value, 1e-10),))
 
 
-def _forms_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict(
-        (absolute_error("prediction", predicted["prediction"], measured["prediction"].value, _ROUNDING),)
-    )
-
-
-def _forms_figure(setting, predicted: Prediction, measured: Measurement) -> Figure:
-    return _agreement(
-        "Weights and kernels give one prediction",
-        predicted["prediction"],
-        measured["prediction"].value,
-        "by the kernel",
-        "by fitted weights",
-    )
-
-
-def _agreement(title: str, predicted: np.ndarray, measured: np.ndarray, x: str, y: str) -> Figure:
-    figure, (axes,) = style.panels(title)
-    reach = [min(predicted.min(), measured.min()), max(predicted.max(), measured.max())]
-    style.theory_line(axes, reach, reach, style.GREY, "equal")
-    style.measured_points(
-        axes, predicted.ravel(), measured.ravel(), np.zeros(predicted.size), style.PALETTE[0]
-    )
-    axes.set(xlabel=x, ylabel=y)
-    axes.legend()
+def _two_forms_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, (axes,) = style.panels("Least squares over features is regression with a kernel")
+    points = np.arange(setting.tests) + 1
+    axes.hlines(predicted["output"], points - 0.35, points + 0.35, color=style.PALETTE[0], lw=1.7)
+    value, sem = measured["output"]
+    style.measured_points(axes, points, value, sem, style.PALETTE[1])
+    axes.set(xlabel="test point", ylabel="prediction")
+    style.whole_ticks(axes.xaxis)
+    style.legend(
+        axes, "least squares on the weights", "kernel regression", error_bars=False,
+        color=style.PALETTE[0], point_color=style.PALETTE[1],
+    )  # fmt: skip
     return figure
 
 
-def _residual_theory(setting: LinearProblem) -> Prediction:
-    phi, _, y, w = setting.data
-    spectrum = Spectrum.of(jnp.asarray(phi @ phi.T))
-    e = phi @ w - y
-    algorithms = [
-        [GradientDescent(setting.eta(edge), int(t)) for t in setting.times] for edge in setting.edges
+def _propagator_theory(setting: LinearModel) -> Prediction:
+    problem = setting.problem
+    spectrum = Spectrum.of(_kernels(problem)[0])
+    start = problem.train @ problem.start - problem.y
+    residual = [
+        [spectrum.residual_map(GradientDescent(eta, t)) @ start for t in setting.at]
+        for eta in setting.steps().tolist()
     ]
-    return {
-        "residual": np.array([[np.asarray(spectrum.residual_map(a) @ e) for a in row] for row in algorithms])
-    }
+    return {"residual": np.array(residual)}
 
 
-def _residual_measure(setting: LinearProblem, key) -> Measurement:
-    phi, _, y, w = setting.data
-    paths = [_descend(phi, y, w, setting.eta(edge), setting.steps)[setting.times] for edge in setting.edges]
-    return {"residual": exact(np.array(paths) @ phi.T - y)}
+def _propagator_measure(setting: LinearModel, key) -> Measurement:
+    problem = setting.problem
+    weights = descend(problem, setting.steps(), setting.at)
+    return {"residual": exact(weights @ problem.train.T - problem.y)}
 
 
-def _residual_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict((absolute_error("residual", predicted["residual"], measured["residual"].value, 1e-12),))
+def _propagator_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+    return Verdict(
+        (absolute_error("training residual", predicted["residual"], measured["residual"].value, 1e-12),)
+    )
 
 
-def _residual_figure(setting: LinearProblem, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("One matrix carries the residual from step to step")
+def _propagator_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, (axes,) = style.panels("One constant matrix per step: the residual of a linear model")
+    norms = (np.linalg.norm(r, axis=-1) for r in (predicted["residual"], measured["residual"].value))
+    for edge, color, line, dots in zip(setting.edges, style.PALETTE, *norms, strict=False):
+        style.theory_line(axes, setting.at, line, color, rf"$\eta\lambda_{{max}}={edge:g}$")
+        style.measured_points(axes, setting.at, dots, 0 * dots, color)
+    axes.set(yscale="log", ylim=(1e-15, None), xlabel="step", ylabel="norm of the residual")
+    style.legend(axes, "steps on the weights", r"$(1-\eta K)^t$", error_bars=False, loc="lower left")
+    return figure
+
+
+def _any_time_theory(setting: LinearModel) -> Prediction:
+    problem = setting.problem
+    kernel, reach = _kernels(problem)
+    start, gap = problem.test @ problem.start, problem.y - problem.train @ problem.start
+    output = [
+        [start + smoother(kernel, reach, GradientDescent(eta, t)) @ gap for t in setting.at]
+        for eta in setting.steps().tolist()
+    ]
+    end = start + smoother(kernel, reach, DirectOptimization()) @ gap
+    return {"output": np.array(output), "end": np.asarray(end)}
+
+
+def _any_time_measure(setting: LinearModel, key) -> Measurement:
+    problem = setting.problem
+    weights = descend(problem, setting.steps(), setting.at)
+    long = descend(problem, setting.steps()[:1], (steps_to_rounding(problem, setting.steps()[0]),))
+    return {"output": exact(weights @ problem.test.T), "end": exact(problem.test @ long[0, 0])}
+
+
+def _any_time_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+    return Verdict(
+        (
+            absolute_error("test outputs", predicted["output"], measured["output"].value, 1e-12),
+            absolute_error("test outputs at the end", predicted["end"], measured["end"].value, 1e-12),
+        )
+    )
+
+
+def _any_time_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, (axes,) = style.panels("Test outputs of a linear model at any time")
+    value = measured["output"].value[0]
+    for i, color in zip(range(setting.tests), style.PALETTE, strict=False):
+        style.theory_line(axes, setting.at, predicted["output"][0, :, i], color, f"test point {i + 1}")
+        style.measured_points(axes, setting.at, value[:, i], 0 * value[:, i], color)
+        axes.axhline(predicted["end"][i], color=color, lw=0.9, ls=":")
+    axes.set(xscale="symlog", xlim=(-0.3, None), xlabel="step", ylabel="output")
+    style.legend(axes, "steps on the weights", "closed form (dotted: its end)", error_bars=False, fontsize=8)
+    return figure
+
+
+def _eta_theory(setting: LinearModel) -> Prediction:
+    problem = setting.problem
+    M = smoother(*_kernels(problem), DirectOptimization())
+    return {"gap": problem.test @ problem.start - np.asarray(M) @ problem.train @ problem.start}
+
+
+def _eta_measure(setting: LinearModel, key) -> Measurement:
+    problem = setting.problem
+    direct = problem.test @ np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
+    ends = descend(problem, setting.steps(), (steps_to_rounding(problem, setting.steps()[0]),))[:, 0]
+    return {"gap": exact(ends @ problem.test.T - direct)}
+
+
+def _eta_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+    gap = measured["gap"].value
+    return Verdict(
+        (
+            absolute_error("end of descent minus direct solution", predicted["gap"], gap, 1e-11),
+            absolute_error("spread over step sizes", 0.0, np.ptp(gap, axis=0), 1e-11),
+        )
+    )
+
+
+def _eta_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, (axes,) = style.panels("The end depends on the start, not on the step")
+    points = np.arange(setting.tests) + 1
+    axes.hlines(predicted["gap"], points - 0.35, points + 0.35, color=style.GREY, lw=1.7)
     for i, (edge, color) in enumerate(zip(setting.edges, style.PALETTE, strict=False)):
-        label = rf"$\eta = {edge}/\lambda_{{max}}$"
-        size = lambda r: np.linalg.norm(r, axis=1)
-        style.theory_line(axes, setting.times, size(predicted["residual"][i]), color, label)
-        zeros = np.zeros(len(setting.times))
-        style.measured_points(axes, setting.times, size(measured["residual"].value[i]), zeros, color)
-    axes.set(xscale="log", yscale="log", xlabel="step", ylabel="length of the residual", ylim=(1e-16, None))
-    style.legend(axes, "gradient descent", loc="best", error_bars=False)
+        gap = measured["gap"].value[i]
+        label = rf"$\eta\lambda_{{max}}={edge:g}$"
+        style.measured_points(axes, points + 0.15 * (i - 1), gap, 0 * gap, color, label)
+    axes.axhline(0, color=style.GREY, lw=0.8, ls=":")
+    axes.set(xlabel="test point", ylabel="end of descent minus direct solution")
+    style.whole_ticks(axes.xaxis)
+    style.legend(axes, "steps on the weights", r"$z(0)-K_{BA}K_{AA}^{-1}z_A(0)$", error_bars=False)
     return figure
 
 
-def _any_time_theory(setting: LinearProblem) -> Prediction:
-    phi, phi_test, y, w = setting.data
-    e = phi @ w - y
-    rows = [
-        [phi_test @ w - _map(setting, GradientDescent(setting.eta(edge), int(t))) @ e for t in setting.times]
-        for edge in setting.edges
-    ]
-    return {"outputs": np.array(rows), "end": phi_test @ w - _map(setting, DirectOptimization()) @ e}
-
-
-def _any_time_measure(setting: LinearProblem, key) -> Measurement:
-    phi, phi_test, y, w = setting.data
-    paths = [_descend(phi, y, w, setting.eta(edge), setting.steps)[setting.times] for edge in setting.edges]
-    end = _descend(phi, y, w, setting.eta(1.3), 20_000)[-1]
-    return {"outputs": exact(np.array(paths) @ phi_test.T), "end": exact(phi_test @ end)}
-
-
-def _any_time_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict(
-        tuple(
-            absolute_error(name, predicted[name], measured[name].value, 1e-11) for name in ("outputs", "end")
-        )
-    )
-
-
-def _any_time_figure(setting: LinearProblem, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Test outputs at every step, from a start away from zero")
-    for b, color in zip(range(min(4, setting.test)), style.PALETTE, strict=False):
-        style.theory_line(axes, setting.times, predicted["outputs"][1, :, b], color, f"test point {b}")
-        zeros = np.zeros(len(setting.times))
-        style.measured_points(axes, setting.times, measured["outputs"].value[1, :, b], zeros, color)
-        axes.axhline(predicted["end"][b], color=color, lw=0.8, ls=":")
-    axes.set(xscale="log", xlabel="step", ylabel="output")
-    style.legend(axes, "gradient descent", loc="best", error_bars=False)
-    return figure
-
-
-def _eta_theory(setting: LinearProblem) -> Prediction:
-    phi, phi_test, _, w = setting.data
-    gap = phi_test @ w - _map(setting, DirectOptimization()) @ (phi @ w)
-    return {"gap": np.tile(gap, (len(setting.edges), 1))}
-
-
-def _eta_measure(setting: LinearProblem, key) -> Measurement:
-    phi, phi_test, y, w = setting.data
-    direct = phi_test @ np.linalg.lstsq(phi, y, rcond=None)[0]
-    ends = [_descend(phi, y, w, setting.eta(edge), 20_000)[-1] for edge in setting.edges]
-    return {"gap": exact(np.array([phi_test @ end - direct for end in ends]))}
-
-
-def _eta_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict(
-        (absolute_error("gap to direct optimisation", predicted["gap"], measured["gap"].value, 1e-11),)
-    )
-
-
-def _eta_figure(setting: LinearProblem, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("The start is remembered, the learning rate is not")
-    for b, color in zip(range(min(5, setting.test)), style.PALETTE, strict=False):
-        style.theory_line(axes, setting.edges, predicted["gap"][:, b], color, f"test point {b}")
-        zeros = np.zeros(len(setting.edges))
-        style.measured_points(axes, setting.edges, measured["gap"].value[:, b], zeros, color)
-    axes.set(xlabel=r"learning rate in units of $1/\lambda_{max}$", ylabel="distance to direct optimisation")
-    style.legend_beside(axes, "gradient descent")
-    return figure
-
-
-_EDGES = (1.95, 2.05)
-
-
-def _edge_theory(setting: LinearProblem) -> Prediction:
-    """The fastest mode alone: its factor per step, after the slower ones have gone."""
-    return {"factor": np.array([edge - 1 for edge in _EDGES])}
-
-
-def _edge_measure(setting: LinearProblem, key) -> Measurement:
-    phi, _, y, w = setting.data
-    sizes = []
-    for edge in _EDGES:
-        path = _descend(phi, y, w, setting.eta(edge), setting.steps)
-        sizes.append(np.linalg.norm(path @ phi.T - y, axis=1))
-    # The projection on the fastest mode decays or grows by its factor from the first step on.
-    top = np.linalg.eigh(phi @ phi.T)[1][:, -1]
-    factors = []
-    for edge in _EDGES:
-        path = _descend(phi, y, w, setting.eta(edge), 100)
-        along = np.abs((path @ phi.T - y) @ top)
-        factors.append((along[-1] / along[0]) ** (1 / 100))
-    return {"sizes": exact(np.array(sizes)), "factor": exact(np.array(factors))}
-
-
-def _edge_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict((relative_error("factor per step", predicted["factor"], measured["factor"].value, 1e-9),))
-
-
-def _edge_figure(setting: LinearProblem, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Two over the largest eigenvalue is the edge")
-    for i, (edge, color) in enumerate(zip(_EDGES, style.PALETTE, strict=False)):
-        sizes = measured["sizes"].value[i]
-        steps = np.arange(len(sizes))
-        line = sizes[-1] * predicted["factor"][i] ** (steps - steps[-1])
-        start = len(steps) // 3 if edge < 2 else 0
-        if edge > 2:
-            style.theory_line(axes, steps[start:], line[start:], color, rf"$\eta = {edge}/\lambda_{{max}}$")
-        else:
-            axes.plot([], [], color=color, label=rf"$\eta = {edge}/\lambda_{{max}}$")
-        every = slice(0, None, max(1, len(steps) // 25))
-        style.measured_points(axes, steps[every], sizes[every], np.zeros(len(steps[every])), color)
-    axes.set(yscale="log", xlabel="step", ylabel="length of the residual")
-    style.legend(axes, "gradient descent", "growth of the fastest mode", loc="best", error_bars=False)
-    return figure
-
-
-def _norm_theory(setting: LinearProblem) -> Prediction:
-    phi, _, y, w = setting.data
-    inverse = np.linalg.inv(phi @ phi.T)
-    return {
-        "from zero": phi.T @ inverse @ y,
-        "from a start": phi.T @ inverse @ y + w - phi.T @ inverse @ (phi @ w),
-    }
-
-
-def _norm_measure(setting: LinearProblem, key) -> Measurement:
-    phi, _, y, w = setting.data
-    eta = setting.eta(1.3)
-    starts = {"from zero": 0 * w, "from a start": w}
-    return {name: exact(_descend(phi, y, start, eta, 20_000)[-1]) for name, start in starts.items()}
-
-
-def _norm_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
-    names = ("from zero", "from a start")
-    return Verdict(
-        tuple(absolute_error(f"weights {n}", predicted[n], measured[n].value, _ROUNDING) for n in names)
-    )
-
-
-def _norm_figure(setting: LinearProblem, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Gradient descent from zero takes the shortest weights")
-    for name, color in zip(("from zero", "from a start"), style.PALETTE, strict=False):
-        order = np.arange(len(predicted[name]))
-        length = np.linalg.norm(predicted[name])
-        style.theory_line(axes, order, predicted[name], color, f"{name}: length {length:.2f}")
-        style.measured_points(axes, order, measured[name].value, np.zeros(len(order)), color)
-    axes.set(xlabel="weight", ylabel="value at the end of training")
-    style.legend(axes, "gradient descent", loc="best", error_bars=False)
-    return figure
-
-
-_SOURCE = "lecture notes on quadratic models"
-_QUICK, _FULL = (
-    LinearProblem(train=6, features=14),
-    LinearProblem(train=40, features=120, test=20, steps=3000),
-)
+_QUICK = LinearModel(points=6, features=14, at=(0, 1, 2, 4, 8, 16, 32, 64, 128, 256))
+_FULL = LinearModel(points=20, features=60, at=(0, 1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256))
 
 CLAIMS = (
     Claim(
-        "lin-two-forms",
-        "fitted weights and kernel regression predict the same",
-        _CHAPTER,
-        "The least-squares prediction W* phi of a linear model with more features than points equals k_BA"
-        " k^(-1) y, the contraction of the kernel with the inverse of its training block.",
-        f"{_SOURCE} (the index of the inverse is the one that is summed)",
-        _QUICK,
-        _FULL,
-        _forms_theory,
-        _forms_measure,
-        _forms_compare,
-        _forms_figure,
+        id="lin-two-forms",
+        title="least squares over features = kernel regression",
+        chapter=_CHAPTER,
+        statement=(
+            "With more features than points the least-squares solution predicts K_BA K_AA^-1 y, with the "
+            "kernel K of scalar products of features."
+        ),
+        source=f"{_NOTES}, direct optimisation (its index contraction corrected)",
+        quick=_QUICK,
+        full=_FULL,
+        theory=_two_forms_theory,
+        measure=_two_forms_measure,
+        compare=_two_forms_compare,
+        figure=_two_forms_figure,
     ),
     Claim(
-        "lin-residual-propagator",
-        "gradient descent multiplies the residual by one matrix at every step",
-        _CHAPTER,
-        "On a linear model the training residual after t steps is (1 - eta k)^t times the first one.",
-        f"{_SOURCE} (the free indices are the last and the first)",
-        _QUICK,
-        _FULL,
-        _residual_theory,
-        _residual_measure,
-        _residual_compare,
-        _residual_figure,
+        id="lin-residual-propagator",
+        title="each step multiplies the residual by 1 - eta K",
+        chapter=_CHAPTER,
+        statement=(
+            "Gradient descent on a linear model multiplies the training residual by the same matrix at "
+            "every step: e(t) = (1 - eta K)^t e(0)."
+        ),
+        source=f"{_NOTES}, gradient descent (the residual equation is the homogeneous one)",
+        quick=_QUICK,
+        full=_FULL,
+        theory=_propagator_theory,
+        measure=_propagator_measure,
+        compare=_propagator_compare,
+        figure=_propagator_figure,
     ),
     Claim(
-        "lin-test-solution-any-t",
-        "test outputs in closed form at every step and from any start",
-        _CHAPTER,
-        "z(t) = z(0) - k_BA k^(-1) (1 - U(t)) (z_A(0) - y) at every test point, with U(t) = (1 - eta k)^t.",
-        f"{_SOURCE} (with the inverse where its last line drops it)",
-        _QUICK,
-        LinearProblem(train=20, features=60, test=20, steps=3000),
-        _any_time_theory,
-        _any_time_measure,
-        _any_time_compare,
-        _any_time_figure,
+        id="lin-test-solution-any-t",
+        title="any point at any time, from any start",
+        chapter=_CHAPTER,
+        statement=(
+            "The output at any point is z_B(t) = z_B(0) - K_BA K_AA^-1 (1 - U(t)) (z_A(0) - y) after t "
+            "steps, with U(t) = (1 - eta K_AA)^t, and without U at the end."
+        ),
+        source=f"{_NOTES}, gradient descent (the inverse kernel restored in its last line)",
+        quick=_QUICK,
+        full=_FULL,
+        theory=_any_time_theory,
+        measure=_any_time_measure,
+        compare=_any_time_compare,
+        figure=_any_time_figure,
     ),
     Claim(
-        "lin-eta-independence",
-        "where a linear model ends depends on its start but on no learning rate",
-        _CHAPTER,
-        "The distance of gradient descent from direct optimisation at the end is z(0) - k_BA k^(-1) "
-        "z_A(0), whatever the learning rate.",
-        f"{_SOURCE} (which says that different learning rates predict differently; they do not)",
-        _QUICK,
-        LinearProblem(train=20, features=60, test=20, edges=(0.5, 0.73, 1.0, 1.3, 1.6, 1.95)),
-        _eta_theory,
-        _eta_measure,
-        _eta_compare,
-        _eta_figure,
-    ),
-    Claim(
-        "lin-stability-edge",
-        "gradient descent converges below 2/lambda_max and runs away above",
-        _CHAPTER,
-        "The fastest mode is multiplied by 1 - eta lambda_max per step: it dies out at 1.95 and grows at "
-        "2.05 over lambda_max.",
-        f"{_SOURCE} (which leaves the condition out)",
-        _QUICK,
-        LinearProblem(train=20, features=60),
-        _edge_theory,
-        _edge_measure,
-        _edge_compare,
-        _edge_figure,
-    ),
-    Claim(
-        "gd-min-norm",
-        "gradient descent from zero ends at the shortest weights",
-        _CHAPTER,
-        "With fewer labels than weights gradient descent ends at A^T (A A^T)^(-1) y plus the part of the "
-        "start that the features do not see; only a start in their span, such as zero, leads to the "
-        "shortest weights.",
-        "lecture notes on optimisation (with the condition on the start)",
-        _QUICK,
-        LinearProblem(train=20, features=60),
-        _norm_theory,
-        _norm_measure,
-        _norm_compare,
-        _norm_figure,
+        id="lin-eta-independence",
+        title="the step size leaves no trace, the start does",
+        chapter=_CHAPTER,
+        statement=(
+            "Every stable step size leads a linear model to the same predictions. They differ from the "
+            "direct solution by z_B(0) - K_BA K_AA^-1 z_A(0): what the start has outside the training "
+            "features is never unlearnt."
+        ),
+        source=f'{_NOTES} (its parenthesis "different eta yields different predictions" is false)',
+        quick=_QUICK,
+        full=_FULL,
+        theory=_eta_theory,
+        measure=_eta_measure,
+        compare=_eta_compare,
+        figure=_eta_figure,
     ),
 )

@@ -119,11 +119,12 @@ class Sweep:
         return [quadratic.draw(100 + i, int(n), 5, F) for i, (n, F) in enumerate(pairs)]
 
 
+_ROW_SPACE, _SHORTEST = DirectOptimization(), DirectOptimization("minimum-norm")
 _SWEPT = {
     "gradient descent": lambda problem: problem.descent(1.3),
     "gradient flow": lambda problem: GradientFlow(),
-    "direct": lambda problem: DirectOptimization(),
-    "minimum norm": lambda problem: DirectOptimization("minimum-norm"),
+    "direct": lambda problem: _ROW_SPACE,
+    "minimum norm": lambda problem: _SHORTEST,
 }
 
 

@@ -110,11 +110,12 @@ def _trajectory_measure(setting: Orders, key) -> dict[str, np.ndarray]:
     return {"outputs": np.array(runs)}
 
 
+_ROW_SPACE, _SHORTEST = DirectOptimization(), DirectOptimization("minimum-norm")
 _ALGORITHMS = {
     "gradient descent": lambda problem, edge: problem.descent(edge),
     "gradient flow": lambda problem, edge: GradientFlow(),
-    "direct optimisation": lambda problem, edge: DirectOptimization(),
-    "minimum norm": lambda problem, edge: DirectOptimization("minimum-norm"),
+    "direct optimisation": lambda problem, edge: _ROW_SPACE,
+    "minimum norm": lambda problem, edge: _SHORTEST,
 }
 
 

@@ -13,6 +13,7 @@ _CHAPTER = "Representation learning"
 _SOURCE = "lectures on the principles of deep learning theory, representation learning"
 _FULL_STEP = DirectOptimization("gauss-newton")
 _FLOW = DirectOptimization("gauss-newton", 0.0)
+_ROW_SPACE = DirectOptimization()
 
 
 def _problem(setting: Orders) -> Problem:
@@ -38,7 +39,7 @@ def _split_theory(setting: Orders) -> dict[str, np.ndarray]:
 
 def _split_measure(setting: Orders, key) -> dict[str, np.ndarray]:
     problem = _problem(setting)
-    ends = [quadratic.trained_weights(problem, e, DirectOptimization())[0] for e in setting.epsilons]
+    ends = [quadratic.trained_weights(problem, e, _ROW_SPACE)[0] for e in setting.epsilons]
     return {"outputs": np.array(ends)}
 
 
@@ -52,7 +53,7 @@ def _outputs_of(algorithm: DirectOptimization):
 
 
 def _second_theory(setting: Orders) -> dict[str, np.ndarray]:
-    series = _series(_problem(setting), DirectOptimization())
+    series = _series(_problem(setting), _ROW_SPACE)
     return {
         "three terms": np.array([series.at(float(e)) for e in setting.epsilons]),
         "two terms": np.array([series.z_F + e * series.z_I for e in setting.epsilons]),
@@ -61,7 +62,7 @@ def _second_theory(setting: Orders) -> dict[str, np.ndarray]:
 
 def _newton_theory(setting: Orders) -> dict[str, np.ndarray]:
     problem = _problem(setting)
-    own, other = _series(problem, _FULL_STEP), _series(problem, DirectOptimization())
+    own, other = _series(problem, _FULL_STEP), _series(problem, _ROW_SPACE)
     return {
         "its own second order": np.array([own.at(float(e)) for e in setting.epsilons]),
         "that of the row space": np.array([other.at(float(e)) for e in setting.epsilons]),
@@ -87,7 +88,7 @@ def _sharp_measure(setting: Orders, key) -> dict[str, np.ndarray]:
     problem = _problem(setting)
     ends = {
         name: np.array([quadratic.trained_outputs(problem, e, a) for e in setting.epsilons])
-        for name, a in (("flow", _FLOW), ("row space", DirectOptimization()))
+        for name, a in (("flow", _FLOW), ("row space", _ROW_SPACE))
     }
     return ends
 
@@ -96,7 +97,7 @@ def _one_sided_theory(setting: Orders) -> dict[str, np.ndarray]:
     problem, found = _problem(setting), []
     n = len(problem.y)
     for epsilon in setting.epsilons:
-        w = np.asarray(quadratic.trained_weights(problem, epsilon, DirectOptimization()))[0]
+        w = np.asarray(quadratic.trained_weights(problem, epsilon, _ROW_SPACE))[0]
         average = problem.phi + epsilon / 2 * problem.psi @ w
         kernel = average @ problem.phi[:n].T
         found.append(kernel @ np.linalg.solve(kernel[:n], problem.y))
@@ -125,7 +126,7 @@ CLAIMS = (
     ),
     order_claim(
         _second_theory,
-        _outputs_of(DirectOptimization()),
+        _outputs_of(_ROW_SPACE),
         (Curve("three terms", 3), Curve("two terms", 2)),
         id="nk-zII-direct",
         title="the second order of direct optimisation",
@@ -178,7 +179,7 @@ CLAIMS = (
     ),
     order_claim(
         _one_sided_theory,
-        _outputs_of(DirectOptimization()),
+        _outputs_of(_ROW_SPACE),
         (Curve("one-sided kernel", None),),
         id="nk-one-sided-kernel",
         title="direct optimisation is a kernel prediction with a one-sided trained kernel",
