@@ -162,6 +162,7 @@ def _scan_figure(setting, predicted: Prediction, measured: Measurement) -> Figur
         axes.axvline(predicted["epsilon"][i], color=color, lw=1.6, label=r"$\epsilon^*$" if i == 0 else None)
         dotted = "one more term" if i == 0 else None
         axes.axvline(predicted["refined"][i], color=color, lw=1.2, ls=":", label=dotted)
+        axes.plot(grid, losses / start, color=color, lw=0.8, alpha=0.6)
         style.measured_points(axes, grid, losses / start, np.zeros(len(grid)), color)
     axes.set(xlabel=r"$\epsilon$", ylabel="test loss, 1 at zero")
     style.legend(axes, "trained models", "formula", loc="best", error_bars=False)
