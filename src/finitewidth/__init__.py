@@ -25,6 +25,7 @@ from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.predict import predict
 from finitewidth.statistics.corrections import Corrections, corrections
 from finitewidth.statistics.criticality import criticality, susceptibilities
+from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
 from finitewidth.tuning import Tuning, tune
@@ -36,6 +37,7 @@ __all__ = [
     "Activation",
     "BayesianInference",
     "Corrections",
+    "DepthGrowth",
     "DirectOptimization",
     "Ensemble",
     "GradientDescent",
@@ -49,6 +51,7 @@ __all__ = [
     "corrections",
     "correlation_lengths",
     "criticality",
+    "depth_growth",
     "empirical_ddntk",
     "empirical_dntk",
     "empirical_ntk",
@@ -66,6 +69,7 @@ __all__ = [
     "train_ensemble",
     "trajectory",
     "tune",
+    "vertex_slope",
 ]
 
 _ON_DEMAND = {"lab": "finitewidth.lab", "estimators": "finitewidth.prediction.estimators"}

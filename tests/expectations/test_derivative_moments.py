@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tolerances import DIFFERENCES, SERIES, assert_close
 
 from finitewidth.activations import as_activation
 from finitewidth.expectations.derivative_moments import DerivativeMoments, derivatives, is_smooth
+from tolerances import DIFFERENCES, SERIES, assert_close
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(120)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
