@@ -10,13 +10,22 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab import ensembles, one_layer, perturbations
+from finitewidth.lab import ensembles, one_layer, perturbations, tensors
 from finitewidth.lab.runner import run_claim
 
 IDS = [claim.id for claim in lab.claims()]
 
 
-THEORY = ("correlation_lengths", "criticality", "fixed_point", "kernels", "susceptibilities", "trajectory")
+THEORY = (
+    "corrections",
+    "correlation_lengths",
+    "criticality",
+    "depth_growth",
+    "fixed_point",
+    "kernels",
+    "susceptibilities",
+    "trajectory",
+)
 
 
 class Experiment(NamedTuple):
@@ -99,6 +108,11 @@ def lazy(setting, value):
     return value - 0.5
 
 
+def without_depth(setting, value):
+    """One hidden layer's fluctuation at every depth."""
+    return np.broadcast_to(value[:1], value.shape)
+
+
 WRONG = [
     ("fan-in-scaling", "variance", scaled(1.2)),
     ("conditional-gaussian-layer", "excess kurtosis", without_fan_in),
@@ -135,6 +149,19 @@ WRONG = [
     ("lazy-versus-mean-field", "mean-field exponent", lazy),
     ("lr-transfer", "standard exponent", scaled(0.0)),
     ("lr-transfer", "mup exponent", lazy),
+    ("excess-kurtosis-depth-width", "relu", scaled(2 / 5)),
+    ("excess-kurtosis-depth-width", "tanh", scaled(3.0)),
+    ("ntk-width-scaling", "mean", scaled(1.1)),
+    ("ntk-width-scaling", "variance", scaled(1.5)),
+    ("dntk-width-scaling", "z dH", scaled(-1.0)),
+    ("dntk-width-scaling", "I", scaled(1 / 3)),
+    ("dntk-width-scaling", "J", scaled(0.5)),
+    ("depth-over-width", "variance", without_depth),
+    *(("finite-width-tensors-tanh", f"{name} depth 2", scaled(1.5)) for name in "VDFABQRSTU"),
+    ("finite-width-tensors-tanh", "P depth 2", scaled(-1.0)),
+    *(("finite-width-tensors-gelu", f"{name} depth 2", scaled(1.5)) for name in "VDFABPQRSTU"),
+    *(("finite-width-tensors-relu", f"{name} depth 3", scaled(1.5)) for name in "DFAB"),
+    ("finite-width-tensors-relu", "V depth 3", scaled(2.0)),
 ]
 
 
@@ -143,7 +170,7 @@ def test_claim_holds(id, experiment):
     assert not [check for check in experiment(id).verdict().checks if not check.holds]
 
 
-@pytest.mark.parametrize("instrument", [ensembles, one_layer, perturbations])
+@pytest.mark.parametrize("instrument", [ensembles, one_layer, perturbations, tensors])
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}

@@ -5,10 +5,12 @@ import difflib
 from finitewidth.lab.chapters import (
     critical_points,
     feature_learning,
+    finite_width_tensors,
     gradient_sizes,
     gradient_step,
     half_stable,
     initialisation,
+    kernel_fluctuations,
     off_criticality,
     relu_angle,
     variance_decay,
@@ -27,6 +29,8 @@ _CLAIMS: tuple[Claim, ...] = (
     *gradient_step.CLAIMS,
     *gradient_sizes.CLAIMS,
     *feature_learning.CLAIMS,
+    *kernel_fluctuations.CLAIMS,
+    *finite_width_tensors.CLAIMS,
 )
 
 
