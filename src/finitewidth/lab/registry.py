@@ -11,6 +11,8 @@ from finitewidth.lab.chapters import (
     half_stable,
     initialisation,
     kernel_fluctuations,
+    kernel_motion,
+    mean_kernels,
     off_criticality,
     relu_angle,
     variance_decay,
@@ -30,7 +32,9 @@ _CLAIMS: tuple[Claim, ...] = (
     *gradient_sizes.CLAIMS,
     *feature_learning.CLAIMS,
     *kernel_fluctuations.CLAIMS,
+    *mean_kernels.CLAIMS,
     *finite_width_tensors.CLAIMS,
+    *kernel_motion.CLAIMS,
 )
 
 

@@ -94,16 +94,17 @@ def _kurtosis_figure(setting: Kurtosis, predicted: Prediction, measured: Measure
 
 @dataclass(frozen=True)
 class Kernels:
-    """tanh networks without biases at C_W = 1, one input, one output."""
+    """Critical networks of several depths and widths, one input, one output."""
 
     widths: tuple[int, ...]
     hidden_layers: tuple[int, ...]
     draws: int
     activation: str = "tanh"
     square: float = 1.0
+    lambda_b: float = 1.0
 
     def network(self, hidden_layers: int, width: int) -> MLP:
-        return MLP((width,) * hidden_layers, self.activation)
+        return MLP((width,) * hidden_layers, self.activation, lambda_b=self.lambda_b)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -325,12 +326,12 @@ CLAIMS = (
         title="fluctuations are set by L/n",
         chapter=_CHAPTER,
         statement=(
-            "n Var(H)/E[H]^2 of critical ReLU networks grows linearly with depth, 11/3 per layer when the "
-            "network is deep: depth over width is the expansion parameter."
+            "n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by 11/3 per "
+            "layer when the network is deep: depth over width is the expansion parameter."
         ),
         source="Notes on nearly-kernel methods (L/n); 11/3 from the exact second moment of ORF 543",
-        quick=Kernels((64,), (1, 2, 4), draws=1500, activation="relu"),
-        full=Kernels((128, 256), (1, 2, 4, 8), draws=10_000, activation="relu"),
+        quick=Kernels((64,), (1, 2, 4), draws=1500, activation="relu", lambda_b=0.0),
+        full=Kernels((64, 128), (1, 2, 4, 8), draws=5000, activation="relu", lambda_b=0.0),
         theory=_growth_theory,
         measure=_growth_measure,
         compare=_growth_compare,
