@@ -29,6 +29,8 @@ from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, verte
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
 from finitewidth.tuning import Tuning, tune
+from finitewidth.verification.result import Verification
+from finitewidth.verification.verify import verify
 
 __all__ = [
     "ACTIVATION_NAMES",
@@ -48,6 +50,7 @@ __all__ = [
     "Training",
     "TrainingProblem",
     "Tuning",
+    "Verification",
     "corrections",
     "correlation_lengths",
     "criticality",
@@ -69,6 +72,7 @@ __all__ = [
     "train_ensemble",
     "trajectory",
     "tune",
+    "verify",
     "vertex_slope",
 ]
 

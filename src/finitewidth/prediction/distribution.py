@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finitewidth.prediction.recipe import Recipe
+
 
 class TrainedDistribution(eqx.Module):
     """Mean and covariance over initialisations of the trained network's outputs.
@@ -18,10 +20,13 @@ class TrainedDistribution(eqx.Module):
         (test, out)
     covariance
         (test, test), of every output component.
+    recipe
+        Network, data and training, when the law comes from `predict`: what `verify` trains.
     """
 
     mean: Float[Array, "test out"]
     covariance: Float[Array, "test test"]
+    recipe: Recipe | None = None
 
     @property
     def std(self) -> Float[Array, " test"]:

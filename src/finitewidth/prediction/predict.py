@@ -1,11 +1,14 @@
 """`predict`: the distribution of trained networks."""
 
+import dataclasses
+
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.prediction.bayesian import BayesianInference, posterior
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.recipe import Recipe
 from finitewidth.statistics.inputs import ArrayLike
 
 
@@ -44,7 +47,7 @@ def predict(
     Returns
     -------
     TrainedDistribution
-        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`.
+        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it.
 
     Examples
     --------
@@ -63,5 +66,11 @@ def predict(
             raise ValueError(
                 "ridge and initial belong to gradient descent; Bayesian inference takes noise only."
             )
-        return posterior(problem, algorithm)
-    return trained_distribution(problem, algorithm or GradientDescent(), initial=initial, ridge=ridge)
+        training, law = None, posterior(problem, algorithm)
+    else:
+        training = algorithm or GradientDescent()
+        law = trained_distribution(problem, training, initial=initial, ridge=ridge)
+    x_train, y, x_test = problem.x_train, problem.y, problem.x_test
+    return dataclasses.replace(
+        law, recipe=Recipe(net, x_train, y, x_test, training, order, ridge, random_start=initial is None)
+    )
