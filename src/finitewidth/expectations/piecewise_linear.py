@@ -25,6 +25,9 @@ _TWO_OVER_PI = 2 / math.pi
 # Inputs are parallel when 1 - rho^2 is rounding.
 _PARALLEL = 1e-13
 _ANGLES = 96
+# Linearly dependent inputs would leave signs of components that are fixed at zero; this share of independent
+# noise in every component gives them their limit.
+_APART = 1e-10
 
 
 class Slopes(NamedTuple):
@@ -91,7 +94,7 @@ def kinked_four_point(slopes: Slopes, K: Float[np.ndarray, "n n"]) -> FourPoint:
     table = {}
     for m in range(1, min(len(distinct), 4) + 1):
         sets = np.array(list(itertools.combinations(distinct, m)))
-        moments = SignedMoments(K[sets[:, :, None], sets[:, None, :]])
+        moments = SignedMoments(K[sets[:, :, None], sets[:, None, :]] * (1 + _APART * np.eye(m)))
         for pattern in patterns_of(m):
             values = _products(slopes, moments, pattern, sides=(0, 1) if opposite.any() else (0,))
             table.update(zip(map(tuple, sets[:, list(pattern)].tolist()), values, strict=True))

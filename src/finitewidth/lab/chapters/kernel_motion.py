@@ -114,7 +114,7 @@ CLAIMS = (
         ),
         source="The Principles of Deep Learning Theory, chapters 9 and 11; one-input formula derived here",
         quick=Motion("tanh", (2, 4), width=24, draws=1000),
-        full=Motion("tanh", (2, 4, 6, 8), width=40, draws=8000),
+        full=Motion("tanh", (2, 4, 6), width=32, draws=3000),
         theory=_theory,
         measure=_measure,
         compare=_compare,
