@@ -97,6 +97,7 @@ def _figure(setting: Motion, predicted: Prediction, measured: Measurement) -> Fi
         ylabel=r"$n\,E[H(\infty)-H(0)]/\Theta$",
         title=f"{setting.activation}, widths {setting.width} and {2 * setting.width} extrapolated",
     )
+    style.whole_ticks(ax.xaxis)
     style.legend(ax, color=blue, point_color=red)
     return figure
 
