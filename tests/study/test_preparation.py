@@ -59,6 +59,7 @@ def test_whole_numbers_are_classes_only_when_they_are_few():
     few, many = np.arange(20.0) % 3, np.arange(30.0)
     assert prepare(table(k=few), None, Options(target="k")).classes == ("0", "1", "2")
     assert prepare(table(30, k=many), None, Options(target="k")).classes == ()
+    assert prepare(table(30, k=np.arange(30.0) % 7), None, Options(target="k")).classes == ()
     assert prepare(table(k=few), None, Options(target="k", kind="regression")).classes == ()
 
 

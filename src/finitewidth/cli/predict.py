@@ -143,7 +143,7 @@ def _table(study: Study) -> Grid:
     grid.add_row("training", f"{training_words(study)}; eta = {study.algorithm.eta:.3g}")
     if isinstance(scores, RegressionScores):
         at = scores.calibration.at
-        grid.add_row("error (rms)", f"{scores.rmse:.4g}, {100 * scores.r2:.1f} % of the variance explained")
+        grid.add_row("error (rms)", f"{scores.rmse:.4g} (R2 = {scores.r2:.3f})")
         grid.add_row("spread of networks", f"{study.spread.mean():.4g} (standard deviation over networks)")
         grid.add_row("label noise", f"{data.unit * math.sqrt(study.noise):.4g}")
         grid.add_row(

@@ -163,7 +163,7 @@ def _numbers(study: Study) -> str:
     if isinstance(scores, RegressionScores):
         items += [
             (f"{scores.rmse:.3g}", "error at test rows (rms)"),
-            (f"{100 * scores.r2:.0f} %", "of the variance explained"),
+            (f"{scores.r2:.2f}", "R2: share of the variance explained"),
             (f"{100 * scores.calibration.at(0.95):.0f} %", "of test values in 95 % intervals"),
         ]
     elif isinstance(scores, ClassificationScores):

@@ -13,8 +13,8 @@ from finitewidth.study.tables import Table
 
 Kind = Literal["auto", "regression", "classification"]
 
-# Whole numbers with at most so many different values are taken for classes.
-_MOST_NUMBERED_CLASSES = 20
+# Whole numbers are taken for classes when they have at most so many values, each in so many rows on average.
+_MOST_NUMBERED_CLASSES, _ROWS_OF_A_CLASS = 20, 5
 
 
 class Options(NamedTuple):
@@ -73,8 +73,9 @@ def prepare(table: Table, test: Table | None, options: Options) -> Prepared:
     notes: list[str] = []
     rows = np.arange(1, table.rows + 1)
     table, rows = complete(table, rows, options.drop_missing, notes)
+    classes = _is_classes(table.columns[target], options.kind)
     if test is None:
-        kept, held = _split(table, target, options)
+        kept, held = _split(table, target, classes, options)
         train, test, rows_test = table.take(kept), table.take(held), rows[held]
         rows = rows[kept]
     else:
@@ -94,7 +95,7 @@ def prepare(table: Table, test: Table | None, options: Options) -> Prepared:
     pair = first_duplicate(x_train)
     if pair is not None:
         notes.append(f"training rows {rows[pair[0]]} and {rows[pair[1]]} are equal in all features.")
-    outputs = _outputs(train, test, target, options.kind)
+    outputs = (_labels if classes else _numbers)(train.columns[target], test.columns.get(target), target)
     return Prepared(
         name=table.name,
         target=target,
@@ -119,7 +120,7 @@ def _refuse_too_few(train: Table, test: Table) -> None:
         raise ValueError(f"no test row is left in {test.name}.")
 
 
-def _split(table: Table, target: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
+def _split(table: Table, target: str, classes: bool, options: Options) -> tuple[np.ndarray, np.ndarray]:
     """Four fifths for training, classes in proportion where they are large enough."""
     count = (4 * table.rows) // 5 if options.train is None else options.train
     if not 1 <= count < table.rows:
@@ -130,9 +131,7 @@ def _split(table: Table, target: str, options: Options) -> tuple[np.ndarray, np.
         )
     values = table.columns[target]
     sizes = np.unique(values, return_counts=True)[1]
-    proportional = (
-        _is_classes(values, options.kind) and sizes.min() > 1 and len(sizes) <= min(count, table.rows - count)
-    )
+    proportional = classes and sizes.min() > 1 and len(sizes) <= min(count, table.rows - count)
     kept, held = train_test_split(
         np.arange(table.rows),
         train_size=count,
@@ -148,13 +147,11 @@ def _is_classes(values: Shaped[np.ndarray, " rows"], kind: Kind) -> bool:
     if values.dtype.kind != "f":
         return True
     distinct = np.unique(values[np.isfinite(values)])
-    return bool(len(distinct) <= _MOST_NUMBERED_CLASSES and (distinct == np.round(distinct)).all())
+    few = len(distinct) <= min(_MOST_NUMBERED_CLASSES, len(values) // _ROWS_OF_A_CLASS)
+    return bool(few and (distinct == np.round(distinct)).all())
 
 
-def _outputs(train: Table, test: Table, target: str, kind: Kind) -> dict:
-    values, held = train.columns[target], test.columns.get(target)
-    if not _is_classes(values, kind):
-        return _numbers(values, held, target)
+def _labels(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
     names, labels = np.unique(_words(values), return_inverse=True)
     if held is not None:
         names = np.union1d(names, _words(held))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import erf, erfinv
+from scipy.special import erfinv
 
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.8, 0.9, 0.95])
 _BINS = 10
@@ -97,8 +97,3 @@ def reliability(
     rows = np.bincount(group, minlength=len(used))
     average = lambda values: np.bincount(group, values.astype(float), minlength=len(used)) / rows
     return Reliability(average(confidence), average(correct), rows)
-
-
-def normal_share(z: float) -> float:
-    """Share of a normal law within z standard deviations."""
-    return float(erf(z / math.sqrt(2)))

@@ -55,8 +55,12 @@ def _quality(study: Study) -> str:
         plain = float(np.sqrt(np.mean((data.unit * data.y_test) ** 2)))
         return (
             f"The average network misses {data.target} by {scores.rmse:.4g} (root mean square); always "
-            f"answering with the average of the training rows would miss by {plain:.4g}. It explains "
-            f"{100 * scores.r2:.0f} % of the variance at the test rows."
+            f"answering with the average of the training rows would miss by {plain:.4g}. "
+            + (
+                f"It explains {100 * scores.r2:.0f} % of the variance at the test rows."
+                if scores.r2 > 0
+                else ""
+            )
         )
     if isinstance(scores, ClassificationScores):
         rows = len(data.x_test)
