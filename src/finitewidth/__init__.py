@@ -27,7 +27,9 @@ from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.predict import predict
+from finitewidth.statistics.corrections import Corrections, corrections
 from finitewidth.statistics.criticality import criticality, susceptibilities
+from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
 from finitewidth.tuning import Tuning, tune
@@ -40,7 +42,9 @@ __all__ = [
     "MLP",
     "Activation",
     "BayesianInference",
+    "Corrections",
     "CubicModel",
+    "DepthGrowth",
     "DirectOptimization",
     "Ensemble",
     "GradientDescent",
@@ -56,8 +60,10 @@ __all__ = [
     "TrainingProblem",
     "Tuning",
     "Verification",
+    "corrections",
     "correlation_lengths",
     "criticality",
+    "depth_growth",
     "empirical_ddntk",
     "empirical_dntk",
     "empirical_ntk",
@@ -78,6 +84,7 @@ __all__ = [
     "trajectory",
     "tune",
     "verify",
+    "vertex_slope",
 ]
 
 _ON_DEMAND = {"lab": "finitewidth.lab", "estimators": "finitewidth.prediction.estimators"}

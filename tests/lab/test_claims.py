@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab import ensembles, linear_descent, one_layer, perturbations, two_layers
+from finitewidth.lab import ensembles, linear_descent, one_layer, perturbations, tensors, two_layers
 from finitewidth.lab.runner import run_claim, save
+from wrong_finite_width_theories import WRONG as WRONG_FINITE_WIDTH_THEORIES
 from wrong_linear_theories import WRONG as WRONG_LINEAR_THEORIES
 from wrong_quadratic import THEORY as QUADRATIC_THEORY
 from wrong_quadratic import WRONG as WRONG_QUADRATIC_THEORIES
@@ -27,10 +28,13 @@ THEORY = (
     "LazyTraining",
     "Spectrum",
     "convergence_certificate",
+    "corrections",
     "correlation_lengths",
     "criticality",
+    "depth_growth",
     "fixed_point",
     "hidden_kernel_of_infinite_width",
+    "kernel_change",
     "kernel_concentration",
     "kernels",
     "loss_curves",
@@ -143,6 +147,7 @@ WRONG = [
     ("lr-transfer", "mup exponent", lazy),
     *WRONG_LINEAR_THEORIES,
     *WRONG_QUADRATIC_THEORIES,
+    *WRONG_FINITE_WIDTH_THEORIES,
 ]
 
 
@@ -159,7 +164,9 @@ def test_claim_holds_and_wrong_theories_fail(id):
         assert not verdict.holds, f"{name} by {wrong} was not rejected"
 
 
-@pytest.mark.parametrize("instrument", [ensembles, linear_descent, one_layer, perturbations, two_layers])
+@pytest.mark.parametrize(
+    "instrument", [ensembles, linear_descent, one_layer, perturbations, tensors, two_layers]
+)
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}

@@ -1,0 +1,163 @@
+r"""Gaussian averages of products of an activation's derivatives at two points, for many points at once.
+
+For jointly Gaussian $z_a, z_b$ with correlation $\rho_{ab}$ and any two functions, Mehler's formula reads
+
+$$\langle f(z_a)\,g(z_b)\rangle=\sum_j f_j(a)\,g_j(b)\,\rho_{ab}^j,$$
+
+with $f_j(a)$ the coefficient of $f(\sqrt{K_{aa}}\,u)$ in normalised Hermite polynomials. Here f and g are
+products of derivatives of $\sigma$; the case of one derivative each is
+$M_{kl}[a,b]=\langle\sigma^{(k)}_a\sigma^{(l)}_b\rangle$.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from finitewidth.expectations.kinks import shape_at_zero
+from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
+
+# A product of derivatives of sigma at one point, by their orders: (0, 2) is sigma * sigma''.
+Factor = tuple[int, ...]
+
+HIGHEST_DERIVATIVE = 5
+_LADDER = (64, 128, 256, 512, 1024)
+# The quadratic mean of a truncated tail cannot be told from rounding below this.
+_PARSEVAL_FLOOR = 1e-14
+
+
+def is_smooth(function: Callable[[Array], Array]) -> bool:
+    """Whether the function and its derivatives up to the fifth are continuous at zero."""
+    try:
+        return not shape_at_zero(function).jumps
+    except ValueError:  # a jump of the function itself
+        return False
+
+
+def derivatives(
+    function: Callable[[Array], Array], z: Float[Array, "*s"], highest: int = HIGHEST_DERIVATIVE
+) -> list[Float[Array, "*s"]]:
+    r"""$\sigma,\sigma',\dots$ at z, elementwise, by automatic differentiation."""
+    tower = [function]
+    for _ in range(highest):
+        tower.append(functools.partial(_slope, tower[-1]))
+    return [f(z) for f in tower]
+
+
+def _slope(function: Callable[[Array], Array], z: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    return jax.jvp(function, (z,), (jnp.ones_like(z),))[1]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _tower(function: Callable[[Array], Array], z: Float[Array, "p nodes"], highest: int) -> list[Array]:
+    return derivatives(function, z, highest)
+
+
+class DerivativeMoments:
+    """Averages over one layer's neurons, each computed when first asked for.
+
+    Parameters
+    ----------
+    function
+        The activation, smooth.
+    K
+        Covariance of the preactivations, (points, points), with a positive diagonal.
+    tolerance
+        Bound on what the truncated series leaves out, relative to the two factors' root mean squares.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Array], Array],
+        K: Float[np.ndarray, "p p"],
+        tolerance: float = 1e-10,
+        highest: int = HIGHEST_DERIVATIVE,
+    ):
+        self._std = np.sqrt(np.diag(K))
+        self._rho = np.clip(K / np.outer(self._std, self._std), -1.0, 1.0)
+        self._function, self._highest = function, highest
+        self._terms = self._terms_needed(tolerance)
+        self._weights = gaussian_rule(self._terms).weights
+        self._derivatives = self._at_nodes(self._std, self._terms)
+        self._coefficients: dict[Factor, np.ndarray] = {}
+        self._averages: dict[tuple[Factor, Factor], np.ndarray] = {}
+
+    def __call__(self, rows: Factor, columns: Factor) -> Float[np.ndarray, "p p"]:
+        """<f(z_a) g(z_b)> for every pair of points, f and g given by the orders of their factors."""
+        rows, columns = tuple(sorted(rows)), tuple(sorted(columns))
+        if (columns, rows) in self._averages:
+            return self._averages[columns, rows].T
+        if (rows, columns) not in self._averages:
+            average = np.array(_mehler(self._hermite(rows), self._hermite(columns), self._rho))
+            np.fill_diagonal(average, (self._product(rows) * self._product(columns)) @ self._weights)
+            self._averages[rows, columns] = average
+        return self._averages[rows, columns]
+
+    def pair(self, k: int, l: int) -> Float[np.ndarray, "p p"]:
+        """M_kl: derivative k at the row point, derivative l at the column point."""
+        return self((k,), (l,))
+
+    def _product(self, factor: Factor) -> Float[np.ndarray, "p nodes"]:
+        value = np.ones_like(self._derivatives[0])
+        for order in factor:
+            value = value * self._derivatives[order]
+        return value
+
+    def _hermite(self, factor: Factor) -> Float[np.ndarray, "p terms"]:
+        if factor not in self._coefficients:
+            self._coefficients[factor] = self._product(factor) @ hermite_projector(self._terms)
+        return self._coefficients[factor]
+
+    def _at_nodes(self, std: Float[np.ndarray, " n"], terms: int) -> list[Float[np.ndarray, "n nodes"]]:
+        nodes = gaussian_rule(terms).nodes
+        return [np.asarray(d) for d in _tower(self._function, std[:, None] * nodes, self._highest)]
+
+    def _terms_needed(self, tolerance: float) -> int:
+        """The least rung at which the tail of every single derivative is below the tolerance.
+
+        By Parseval's identity the squares of the coefficients left out add up to what is missing from
+        <f^2>, and each term of the tail carries a power of the largest correlation of different points.
+        """
+        off = np.abs(self._rho - np.diag(np.diag(self._rho)))
+        largest = float(off.max(initial=0.0))
+        std = np.quantile(self._std, [0.0, 0.5, 1.0])
+        missing = np.inf
+        for terms in _LADDER:
+            weights = gaussian_rule(terms).weights
+            tails = []
+            for d in self._at_nodes(std, terms):
+                square = d**2 @ weights
+                caught = np.sum((d @ hermite_projector(terms)) ** 2, axis=1)
+                tails.append(np.abs(square - caught) / np.where(square > 0, square, 1.0))
+            tail = float(np.max(tails))
+            missing = largest**terms * max(tail - _PARSEVAL_FLOOR, 0.0)
+            if missing <= tolerance:
+                return terms
+        warnings.warn(
+            f"preactivation variances reach {self._std.max() ** 2:.3g} and correlations {largest:.6g}, where "
+            f"{_LADDER[-1]} Hermite terms leave out {missing:.1e} of an average of derivatives (asked for: "
+            f"{tolerance:.1e}); standardise the inputs, lower C_b and C_W, or use a smoother activation.",
+            stacklevel=3,
+        )
+        return _LADDER[-1]
+
+
+@jax.jit
+def _mehler(f: Float[Array, "p terms"], g: Float[Array, "p terms"], rho: Float[Array, "p p"]) -> Array:
+    """The series by Horner's rule, one row of points at a time so that it stays in the cache."""
+
+    def row(level):
+        f_a, rho_a = level
+
+        def step(total, term):
+            f_aj, g_j = term
+            return total * rho_a + f_aj * g_j, None
+
+        return lax.scan(step, jnp.zeros_like(rho_a), (f_a, g.T), reverse=True)[0]
+
+    return lax.map(row, (f, rho))

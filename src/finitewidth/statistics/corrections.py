@@ -1,0 +1,165 @@
+"""`corrections`: the tensors of order 1/width of a network at initialisation."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.activations import Activation
+from finitewidth.architecture import MLP
+from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
+from finitewidth.expectations.four_point import four_point_averages
+from finitewidth.expectations.piecewise_linear import kinked_four_point, kinked_pairs, slopes_of
+from finitewidth.statistics import differentials, fluctuations
+from finitewidth.statistics.differentials import Differentials
+from finitewidth.statistics.fluctuations import Averages, check_expandable, layers_of
+from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.one_input import one_input_averages
+
+MOST_INPUTS = 20
+_DEFAULT_TOLERANCE = 1e-8
+
+Pair = Float[Array, "n n"]
+Quadruple = Float[Array, "n n n n"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrections:
+    r"""Infinite-width kernels of the output layer and all tensors that multiply 1/width.
+
+    The width is that of the last hidden layer. Labels are stored in the order of the subscripts:
+    `V[1,2,3,4]` is $V_{(12)(34)}$, `F[1,3,2,4]` is $F_{1324}$, `B[1,3,2,4]` is $B_{1324}$, `T[1,3,2,4]` is
+    $T_{1324}$, `U[1,4,2,3]` is $U_{1423}$, the others as printed.
+
+    Attributes
+    ----------
+    K, Theta
+        NNGP kernel and NTK.
+    G1, H1
+        Shifts of the two: $E[zz]=K+G_1/n$, $E[H]=\Theta+H_1/n$.
+    V, D, F, A, B
+        Connected averages of preactivations z and fluctuations of the NTK: V of zzzz, D and F of zz with
+        one kernel, A and B of two kernels.
+    P, Q, R, S, T, U
+        Mean differentials of the NTK: P and Q of dNTK times z, R of the first ddNTK, S, T and U of the
+        second. An activation with a kink has none; asking for them raises.
+    width
+        Width of the last hidden layer.
+    """
+
+    K: Pair
+    Theta: Pair
+    G1: Pair
+    V: Quadruple
+    H1: Pair
+    D: Quadruple
+    F: Quadruple
+    A: Quadruple
+    B: Quadruple
+    width: int
+    differentials: Differentials | None = dataclasses.field(repr=False)
+
+    @property
+    def P(self) -> Quadruple:
+        return self._differential("P")
+
+    @property
+    def Q(self) -> Quadruple:
+        return self._differential("Q")
+
+    @property
+    def R(self) -> Quadruple:
+        return self._differential("R")
+
+    @property
+    def S(self) -> Quadruple:
+        return self._differential("S")
+
+    @property
+    def T(self) -> Quadruple:
+        return self._differential("T")
+
+    @property
+    def U(self) -> Quadruple:
+        return self._differential("U")
+
+    def _differential(self, letter: str) -> Quadruple:
+        if self.differentials is None:
+            raise ValueError(
+                f"{letter} does not exist for an activation with a kink: it averages the curvature of the "
+                "activation times its slope or curvature at the same input, which a kink leaves undefined; "
+                "G1, V, H1, D, F, A and B exist."
+            )
+        return jnp.asarray(getattr(self.differentials, letter))
+
+
+def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE) -> Corrections:
+    r"""Every tensor of order 1/width of the network's outputs and tangent kernels at initialisation.
+
+    Parameters
+    ----------
+    net
+        At least one hidden layer; widths and hyperparameters may differ from layer to layer.
+    x
+        At most 20 inputs (points, features). The tensors have points^4 entries, and the averages behind
+        them are four-dimensional integrals; `predict(order=1)` contracts them without forming them.
+    tolerance
+        Relative accuracy of the averages over one neuron.
+
+    Examples
+    --------
+    >>> import finitewidth as fw
+    >>> net = fw.MLP(hidden=(64, 64), activation="tanh", C_b=0.1, C_W=1.3)
+    >>> tensors = fw.corrections(net, [[1.0, 0.3]])
+    >>> round(float(tensors.V[0, 0, 0, 0] / tensors.K[0, 0] ** 2), 4)
+    0.6549
+    """
+    points = _checked(net, x)
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, got {tolerance}.")
+    gram = points @ points.T / points.shape[1]
+    layers = layers_of(net)
+    below = fluctuations.first_layer(gram, layers[0])
+    motion = differentials.first_layer(len(gram)) if is_smooth(net.activation.function) else None
+    for layer in layers[1:]:
+        averages = neuron_averages(net.activation, below.K, tolerance)
+        if motion is not None:
+            motion = differentials.next_layer(motion, below, averages, layer)
+        below = fluctuations.next_layer(below, averages, layer)
+    tensors = {name: jnp.asarray(t) for name, t in below._asdict().items()}
+    return Corrections(**tensors, width=net.hidden[-1], differentials=motion)
+
+
+def neuron_averages(activation: Activation, K: Float[np.ndarray, "n n"], tolerance: float) -> Averages:
+    """Averages over one neuron of two factors with up to five, of four with up to three derivatives.
+
+    With a kink only those that the fluctuations need, and with one that separates curved sides only at one
+    input.
+    """
+    function = activation.function
+    if is_smooth(function):
+        moments = DerivativeMoments(function, K, tolerance / 10)
+        orders = range(HIGHEST_DERIVATIVE + 1)
+        pair = np.array([[moments.pair(k, l) for l in orders] for k in orders])
+        return Averages(pair, four_point_averages(function, K, tolerance))
+    slopes = slopes_of(function)
+    if slopes is not None:
+        return Averages(kinked_pairs(slopes, K), kinked_four_point(slopes, K))
+    if len(K) == 1:
+        return one_input_averages(activation, float(K[0, 0]))
+    raise ValueError(
+        f"activation {activation.name!r} has a jump, or a kink between curved sides: its corrections are "
+        "computed for one input only, where they exist; smooth and piecewise linear activations take several."
+    )
+
+
+def _checked(net: MLP, x: ArrayLike) -> Float[np.ndarray, "n d"]:
+    points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
+    check_expandable(net)
+    if len(points) > MOST_INPUTS:
+        raise ValueError(
+            f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "
+            "predict(..., order=1) contracts them with the data without forming them."
+        )
+    return points
