@@ -1,0 +1,2 @@
+"""Placeholder until the merge."""
+Corrections = object
