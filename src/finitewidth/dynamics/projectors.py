@@ -182,6 +182,16 @@ def projector_weights(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm) 
     return ProjectorWeights(*(np.stack(parts) for parts in zip(*starts, strict=True)))
 
 
+def first_weights(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm) -> Float[np.ndarray, "start k"]:
+    """Only the weights `h` of one mode, which many points allow too."""
+    if algorithm.converged:
+        return 1 / t[None]
+    ticking = clock(algorithm)
+    return ticking.rate * np.stack(
+        [ticking.chain([(), (t,)]), *(ticking.chain([(), (np.array([q]),), (t,)]) for q in t)]
+    )
+
+
 def _at_the_end(t: Float[np.ndarray, " k"], eta: float) -> ProjectorWeights:
     k, l, m = t[:, None, None], t[:, None], t
     x_k, x_l = 1 - eta * k, 1 - eta * l
