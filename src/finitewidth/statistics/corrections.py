@@ -1,2 +1,0 @@
-"""Placeholder until the merge."""
-Corrections = object
