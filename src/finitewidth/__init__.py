@@ -23,6 +23,7 @@ from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.predict import predict
+from finitewidth.statistics.corrections import Corrections, corrections
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
@@ -34,6 +35,7 @@ __all__ = [
     "MLP",
     "Activation",
     "BayesianInference",
+    "Corrections",
     "DirectOptimization",
     "Ensemble",
     "GradientDescent",
@@ -44,6 +46,7 @@ __all__ = [
     "Training",
     "TrainingProblem",
     "Tuning",
+    "corrections",
     "correlation_lengths",
     "criticality",
     "empirical_ddntk",

@@ -1,0 +1,182 @@
+"""`corrections`: the tensors of order 1/width of a network at initialisation."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.activations import Activation
+from finitewidth.architecture import MLP
+from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
+from finitewidth.expectations.four_point import four_point_averages
+from finitewidth.parametrisation import NTK
+from finitewidth.statistics import differentials, fluctuations
+from finitewidth.statistics.differentials import Differentials
+from finitewidth.statistics.fluctuations import Averages, Layer
+from finitewidth.statistics.inputs import ArrayLike, as_inputs
+
+MOST_INPUTS = 20
+_DEFAULT_TOLERANCE = 1e-8
+
+Pair = Float[Array, "n n"]
+Quadruple = Float[Array, "n n n n"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrections:
+    r"""Infinite-width kernels of the output layer and all tensors that multiply 1/width.
+
+    The width is that of the last hidden layer. Labels are stored in the order of the subscripts:
+    `V[1,2,3,4]` is $V_{(12)(34)}$, `F[1,3,2,4]` is $F_{1324}$, `B[1,3,2,4]` is $B_{1324}$, `T[1,3,2,4]` is
+    $T_{1324}$, `U[1,4,2,3]` is $U_{1423}$, the others as printed.
+
+    Attributes
+    ----------
+    K, Theta
+        NNGP kernel and NTK.
+    G1, H1
+        Shifts of the two: $E[zz]=K+G_1/n$, $E[H]=\Theta+H_1/n$.
+    V, D, F, A, B
+        Connected averages of preactivations z and fluctuations of the NTK: V of zzzz, D and F of zz with
+        one kernel, A and B of two kernels.
+    P, Q, R, S, T, U
+        Mean differentials of the NTK: P and Q of dNTK times z, R of the first ddNTK, S, T and U of the
+        second. An activation with a kink has none; asking for them raises.
+    width
+        Width of the last hidden layer.
+    """
+
+    K: Pair
+    Theta: Pair
+    G1: Pair
+    V: Quadruple
+    H1: Pair
+    D: Quadruple
+    F: Quadruple
+    A: Quadruple
+    B: Quadruple
+    width: int
+    differentials: Differentials | None = dataclasses.field(repr=False)
+
+    @property
+    def P(self) -> Quadruple:
+        return self._differential("P")
+
+    @property
+    def Q(self) -> Quadruple:
+        return self._differential("Q")
+
+    @property
+    def R(self) -> Quadruple:
+        return self._differential("R")
+
+    @property
+    def S(self) -> Quadruple:
+        return self._differential("S")
+
+    @property
+    def T(self) -> Quadruple:
+        return self._differential("T")
+
+    @property
+    def U(self) -> Quadruple:
+        return self._differential("U")
+
+    def _differential(self, letter: str) -> Quadruple:
+        if self.differentials is None:
+            raise ValueError(
+                f"{letter} does not exist for an activation with a kink: it averages the curvature of the "
+                "activation times its slope or curvature at the same input, which a kink leaves undefined; "
+                "G1, V, H1, D, F, A and B exist."
+            )
+        return jnp.asarray(getattr(self.differentials, letter))
+
+
+def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE) -> Corrections:
+    r"""Every tensor of order 1/width of the network's outputs and tangent kernels at initialisation.
+
+    Parameters
+    ----------
+    net
+        At least one hidden layer; widths and hyperparameters may differ from layer to layer.
+    x
+        At most 20 inputs (points, features). The tensors have points^4 entries, and the averages behind
+        them are four-dimensional integrals; `predict(order=1)` contracts them without forming them.
+    tolerance
+        Relative accuracy of the averages over one neuron.
+
+    Examples
+    --------
+    >>> import finitewidth as fw
+    >>> net = fw.MLP(hidden=(64, 64), activation="tanh", C_b=0.1, C_W=1.3)
+    >>> tensors = fw.corrections(net, [[1.0, 0.3]])
+    >>> round(float(tensors.V[0, 0, 0, 0] / tensors.K[0, 0] ** 2), 4)
+    0.6549
+    """
+    points = _checked(net, x)
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, got {tolerance}.")
+    gram = points @ points.T / points.shape[1]
+    layers = _layers(net)
+    below = fluctuations.first_layer(gram, layers[0])
+    motion = differentials.first_layer(len(gram))
+    for layer in layers[1:]:
+        averages = neuron_averages(net.activation, below.K, tolerance)
+        motion, below = (
+            differentials.next_layer(motion, below, averages, layer),
+            fluctuations.next_layer(below, averages, layer),
+        )
+    tensors = {name: jnp.asarray(t) for name, t in below._asdict().items()}
+    return Corrections(**tensors, width=net.hidden[-1], differentials=motion)
+
+
+def neuron_averages(activation: Activation, K: Float[np.ndarray, "n n"], tolerance: float) -> Averages:
+    """Averages over one neuron of two factors with up to five, of four with up to three derivatives."""
+    if not is_smooth(activation.function):
+        raise ValueError(
+            f"activation {activation.name!r} has a kink or a jump; corrections needs derivatives up to the "
+            "fifth."
+        )
+    moments = DerivativeMoments(activation.function, K, tolerance / 10)
+    orders = range(HIGHEST_DERIVATIVE + 1)
+    pair = np.array([[moments.pair(k, l) for l in orders] for k in orders])
+    return Averages(pair, four_point_averages(activation.function, K, tolerance))
+
+
+def _layers(net: MLP) -> list[Layer]:
+    """Hyperparameters of every layer; the first two have no ratio of widths below them that matters."""
+    widths = (1, 1, *net.hidden)
+    return [
+        Layer(
+            float(net.C_b[l]),
+            float(net.C_W[l]),
+            float(net.lambda_b[l]),
+            float(net.lambda_W[l]),
+            r=widths[l + 1] / widths[l] if l > 1 else 0.0,
+        )
+        for l in range(net.depth)
+    ]
+
+
+def _checked(net: MLP, x: ArrayLike) -> Float[np.ndarray, "n d"]:
+    points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
+    if not net.hidden:
+        raise ValueError(
+            "net has no hidden layer: its outputs are exactly Gaussian and nothing is to correct."
+        )
+    if min(net.hidden) < 2:
+        raise ValueError(
+            f"net.hidden = {net.hidden} has a layer of width 1: an expansion in 1/width says nothing there; "
+            "every hidden layer must have at least 2 neurons."
+        )
+    if not isinstance(net.parametrisation, NTK):
+        raise ValueError(
+            f"net has the parametrisation {net.parametrisation}; the theory describes 'ntk' only."
+        )
+    if len(points) > MOST_INPUTS:
+        raise ValueError(
+            f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "
+            "predict(..., order=1) contracts them with the data without forming them."
+        )
+    return points
