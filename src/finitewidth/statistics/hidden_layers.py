@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.architecture import MLP
-from finitewidth.expectations.two_point import TwoPointAverages
+from finitewidth.expectations.derivative_moments import DerivativeMoments
 
 
 class Affine(NamedTuple):
@@ -26,7 +26,7 @@ class HiddenLayer(NamedTuple):
 
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
-    averages: TwoPointAverages
+    averages: DerivativeMoments
     above: Affine
     width: int
     ratio: float
@@ -50,7 +50,7 @@ def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-1
     K, Theta = affine[0].C_b + affine[0].C_W * gram, affine[0].lambda_b + affine[0].lambda_W * gram
     hidden = []
     for l, above in enumerate(affine[1:]):
-        averages = TwoPointAverages(net.activation.function, K, tolerance)
+        averages = DerivativeMoments(net.activation.function, K, tolerance)
         ratio = net.hidden[l] / net.hidden[l - 1] if l else 0.0
         hidden.append(HiddenLayer(K, Theta, averages, above, net.hidden[l], ratio))
         value, slope = averages.pair(0, 0), averages.pair(1, 1)

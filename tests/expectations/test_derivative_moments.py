@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from finitewidth.activations import as_activation
-from finitewidth.expectations.two_point import TwoPointAverages, derivatives, is_smooth
+from finitewidth.expectations.derivative_moments import DerivativeMoments, derivatives, is_smooth
 from tolerances import DIFFERENCES, SERIES, assert_close
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(120)
@@ -30,18 +30,18 @@ def by_quadrature(activation, K, rows, columns):
 def test_pairs_agree_with_quadrature(name, rows, columns):
     K = np.array([[0.5, 0.3], [0.3, 0.7]])
     activation = as_activation(name)
-    moments = TwoPointAverages(activation.function, K)
+    moments = DerivativeMoments(activation.function, K)
     assert_close(moments(rows, columns)[0, 1], by_quadrature(activation, K, rows, columns), SERIES, scale=1.0)
 
 
 def test_swapping_the_factors_transposes():
     x = np.random.default_rng(0).normal(size=(4, 3))
-    moments = TwoPointAverages(jnp.tanh, x @ x.T + np.eye(4))
+    moments = DerivativeMoments(jnp.tanh, x @ x.T + np.eye(4))
     assert_close(moments((2,), (0, 1)), moments((0, 1), (2,)).T)
 
 
 def test_equal_points_are_integrated_in_one_dimension():
-    moments = TwoPointAverages(jnp.tanh, np.full((2, 2), 0.9))
+    moments = DerivativeMoments(jnp.tanh, np.full((2, 2), 0.9))
     assert_close(moments.pair(2, 4)[0, 1], moments.pair(2, 4)[0, 0], SERIES)
 
 
@@ -49,9 +49,9 @@ def test_stein_identity():
     """d<f g>/dK_ab = <f' g'> off the diagonal, the left side by a five-point difference."""
     K, h = np.array([[1.2, 0.4], [0.4, 0.8]]), 1e-3
     direction = np.array([[0.0, 1.0], [1.0, 0.0]])
-    at = lambda step: TwoPointAverages(jnp.tanh, K + step * direction).pair(1, 1)[0, 1]
+    at = lambda step: DerivativeMoments(jnp.tanh, K + step * direction).pair(1, 1)[0, 1]
     slope = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
-    assert_close(slope, TwoPointAverages(jnp.tanh, K).pair(2, 2)[0, 1], DIFFERENCES)
+    assert_close(slope, DerivativeMoments(jnp.tanh, K).pair(2, 2)[0, 1], DIFFERENCES)
 
 
 @pytest.mark.parametrize(

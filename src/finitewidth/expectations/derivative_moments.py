@@ -58,7 +58,7 @@ def _tower(function: Callable[[Array], Array], z: Float[Array, "p nodes"], highe
     return derivatives(function, z, highest)
 
 
-class TwoPointAverages:
+class DerivativeMoments:
     """Averages over one layer's neurons, each computed when first asked for.
 
     Parameters
