@@ -21,8 +21,10 @@ from finitewidth.networks.training import Training, train
 from finitewidth.prediction.bayesian import BayesianInference, evidence
 from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.finite_width import DenseTensors
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.predict import predict
+from finitewidth.prediction.sampled_mean import SampledNeurons
 from finitewidth.statistics.corrections import Corrections, corrections
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
@@ -36,12 +38,14 @@ __all__ = [
     "Activation",
     "BayesianInference",
     "Corrections",
+    "DenseTensors",
     "DirectOptimization",
     "Ensemble",
     "GradientDescent",
     "GradientFlow",
     "Kernels",
     "LossCurves",
+    "SampledNeurons",
     "TrainedDistribution",
     "Training",
     "TrainingProblem",

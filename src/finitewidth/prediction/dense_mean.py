@@ -11,28 +11,13 @@ The weights are rotated from the eigenbasis to the points and contracted there; 
 indices, stay as they are. With several outputs the sum over output indices leaves factors of their number.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.projectors import ProjectorWeights
+from finitewidth.prediction.distribution import Origins
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
-
-
-class Origins(NamedTuple):
-    """A correction split by where it comes from; the last two are representation learning."""
-
-    mean_ntk: Float[np.ndarray, "test out"]
-    ntk_fluctuations: Float[np.ndarray, "test out"]
-    dntk: Float[np.ndarray, "test out"]
-    ddntk: Float[np.ndarray, "test out"]
-
-    @property
-    def total(self) -> Float[np.ndarray, "test out"]:
-        """The whole correction."""
-        return sum(self[1:], start=self[0])
 
 
 def dense_mean(tensors: Corrections, modes: TrainingModes) -> Origins:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.projectors import first_weights
 from finitewidth.dynamics.time_nodes import Nodes, Times, TimeStrata, time_strata
-from finitewidth.prediction.dense_mean import Origins
+from finitewidth.prediction.distribution import Origins
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source
 from finitewidth.prediction.sampled_kinds import COST, NESTED, Decay, Kind, contribution, kinds
