@@ -6,10 +6,10 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from tolerances import assert_close
 
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
 from finitewidth.dynamics.projectors import Flow, Steps, projector_weights
+from tolerances import assert_close
 
 EIGENVALUES = np.array([0.2, 0.7, 1.3])
 ETAS = (0.4 / 1.3, 1.0 / 1.3, 1.7 / 1.3)
@@ -76,7 +76,9 @@ def test_long_training_reaches_the_end(long, end):
         assert_close(weight[0], limit[0], scale=np.abs(limit).max() or 1.0)
         later = algorithm_rate(long) * weight[1:]
         assert_close(
-            later, limit / EIGENVALUES.reshape(-1, *[1] * (limit.ndim - 1)), scale=np.abs(limit).max() * 5 or 1.0
+            later,
+            limit / EIGENVALUES.reshape(-1, *[1] * (limit.ndim - 1)),
+            scale=np.abs(limit).max() * 5 or 1.0,
         )
 
 

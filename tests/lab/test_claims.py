@@ -10,13 +10,21 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab import ensembles, one_layer, perturbations
+from finitewidth.lab import ensembles, one_layer, perturbations, shallow_networks
 from finitewidth.lab.runner import run_claim
 
 IDS = [claim.id for claim in lab.claims()]
 
 
-THEORY = ("correlation_lengths", "criticality", "fixed_point", "kernels", "susceptibilities", "trajectory")
+THEORY = (
+    "correlation_lengths",
+    "criticality",
+    "fixed_point",
+    "kernels",
+    "predict",
+    "susceptibilities",
+    "trajectory",
+)
 
 
 class Experiment(NamedTuple):
@@ -135,6 +143,10 @@ WRONG = [
     ("lazy-versus-mean-field", "mean-field exponent", lazy),
     ("lr-transfer", "standard exponent", scaled(0.0)),
     ("lr-transfer", "mup exponent", lazy),
+    ("trained-mean-width", "coefficient", scaled(1.5)),
+    ("trained-mean-gelu", "coefficient", scaled(-1.0)),
+    ("trained-mean-depth-3", "coefficient", scaled(-1.0)),
+    ("trained-mean-stopped", "coefficient", scaled(2.0)),
 ]
 
 
@@ -143,7 +155,7 @@ def test_claim_holds(id, experiment):
     assert not [check for check in experiment(id).verdict().checks if not check.holds]
 
 
-@pytest.mark.parametrize("instrument", [ensembles, one_layer, perturbations])
+@pytest.mark.parametrize("instrument", [ensembles, one_layer, perturbations, shallow_networks])
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}

@@ -1,18 +1,14 @@
 """The closed forms of the trained mean and covariance against direct iteration, and the reference numbers."""
 
-import json
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-from tolerances import assert_close
-from truncated_dynamics import Oracle, kernels, random_tensors
 
-from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
+from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.prediction.dense_covariance import composite, dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.modes import TrainingModes
+from tolerances import assert_close
+from truncated_dynamics import Oracle, kernels, random_tensors
 
 ITERATION = 1e-10
 

@@ -11,6 +11,7 @@ from finitewidth.lab.chapters import (
     initialisation,
     off_criticality,
     relu_angle,
+    trained_finite_width,
     variance_decay,
     wide_limit,
 )
@@ -27,6 +28,7 @@ _CLAIMS: tuple[Claim, ...] = (
     *gradient_step.CLAIMS,
     *gradient_sizes.CLAIMS,
     *feature_learning.CLAIMS,
+    *trained_finite_width.CLAIMS,
 )
 
 

@@ -29,9 +29,7 @@ class OneOutput(NamedTuple):
     J: np.ndarray  # E[d2z d2z]
 
 
-def dense_covariance(
-    tensors: Corrections, modes: TrainingModes
-) -> Float[np.ndarray, "test out test out"]:
+def dense_covariance(tensors: Corrections, modes: TrainingModes) -> Float[np.ndarray, "test out test out"]:
     """Coefficient of 1/n_{L-1} in the covariance of all trained outputs at the test points."""
     out, test = modes.Y.shape[1], len(modes.K) - modes.train
     modes, whole = composite(tensors, modes)
@@ -101,7 +99,10 @@ def _correlation(
 def composite(tensors: Corrections, modes: TrainingModes) -> tuple[TrainingModes, OneOutput]:
     """The same problem in labels (output, point), the training labels first, as if it had one output."""
     out, points = modes.Y.shape[1], len(modes.K)
-    t = {name: np.asarray(getattr(tensors, name)) for name in "G1 H1 D F A B P Q R S T U".split()}
+    t = {
+        name: np.asarray(getattr(tensors, name))
+        for name in ["G1", "H1", "D", "F", "A", "B", "P", "Q", "R", "S", "T", "U"]
+    }
     order = np.argsort(np.tile(np.arange(points) >= modes.train, out), kind="stable")
     one = np.eye(out)
 

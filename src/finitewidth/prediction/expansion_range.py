@@ -19,10 +19,10 @@ from jaxtyping import Float
 # Trained ensembles of tanh and GELU networks leave the first-order law by about a tenth of the correction
 # where the kernel's relative variance is this small; see the guide to finite width.
 CLEAN_FLUCTUATION = 0.02
-CLEAN_RATIO = 0.1
+CLEAN_RATIO = 0.01
 # Past these the next orders are as likely to matter as the first.
 LARGEST_FLUCTUATION = 0.2
-LARGEST_RATIO = 0.5
+LARGEST_RATIO = 0.05
 
 
 class ExpansionRange(NamedTuple):

@@ -48,7 +48,10 @@ Method = DenseTensors | SampledNeurons
 
 
 def first_order(
-    problem: TrainingProblem, algorithm: SpectralAlgorithm, infinite: TrainedDistribution, method: Method | None
+    problem: TrainingProblem,
+    algorithm: SpectralAlgorithm,
+    infinite: TrainedDistribution,
+    method: Method | None,
 ) -> TrainedDistribution:
     """The infinite-width law with its correction of order 1/width."""
     net = problem.net

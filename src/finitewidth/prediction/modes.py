@@ -78,4 +78,6 @@ class TrainingModes(NamedTuple):
             unlearnt = np.einsum("pq,q,q...->p...", self.Theta_modes, 1 / self.t, on_modes[0])
             return sources[0] - unlearnt
         diagonal = np.stack([on_modes[1 + q, q] for q in range(self.train)])
-        return sources[0] - clock(self.algorithm).rate * np.einsum("pq,q...->p...", self.Theta_modes, diagonal)
+        return sources[0] - clock(self.algorithm).rate * np.einsum(
+            "pq,q...->p...", self.Theta_modes, diagonal
+        )

@@ -70,12 +70,16 @@ def predict(
                 "ridge and initial belong to gradient descent; Bayesian inference takes noise only."
             )
         if order == 1:
-            raise ValueError("order=1 describes networks trained by gradient descent, not Bayesian inference.")
+            raise ValueError(
+                "order=1 describes networks trained by gradient descent, not Bayesian inference."
+            )
         return posterior(problem, algorithm)
     algorithm = algorithm or GradientDescent()
     if order == 0:
         return trained_distribution(problem, algorithm, initial=initial, ridge=ridge)
     if ridge != 0 or initial is not None:
-        raise ValueError("order=1 describes networks with a random start and no ridge: leave initial and ridge out.")
+        raise ValueError(
+            "order=1 describes networks with a random start and no ridge: leave initial and ridge out."
+        )
     refuse(problem, algorithm)
     return first_order(problem, algorithm, trained_distribution(problem, algorithm), method)

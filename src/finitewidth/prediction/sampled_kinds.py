@@ -159,9 +159,7 @@ def contribution(
             value = kernel_fluctuation_b(neuron, probe_key, between, alpha, outputs)
     elif kind in ("a2", "b2"):
         legs = decay.pair(kind, late, odd)
-        value = first_change(
-            neuron, probe_key, decay.U, legs, decay.Y, outputs, moved=kind == "b2"
-        )
+        value = first_change(neuron, probe_key, decay.U, legs, decay.Y, outputs, moved=kind == "b2")
     else:
         residual, mixed = _residuals(decay, start_key, mix_key, rows)
         legs = []

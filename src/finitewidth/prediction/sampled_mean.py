@@ -118,7 +118,12 @@ class Stratum:
 
 @eqx.filter_jit
 def _batch(
-    kind: Kind, source: Source, decay: Decay, key: PRNGKeyArray, times: Times, member: Float[Array, "rows times"]
+    kind: Kind,
+    source: Source,
+    decay: Decay,
+    key: PRNGKeyArray,
+    times: Times,
+    member: Float[Array, "rows times"],
 ):
     dtype = decay.t.dtype
     cast = Times(*(jnp.asarray(a, dtype) for a in times))
@@ -128,7 +133,9 @@ def _batch(
     return total(value), total(value**2)
 
 
-def sampled_mean(net: MLP, kernels: LayerKernels, modes: TrainingModes, options: SampledNeurons) -> SampledMean:
+def sampled_mean(
+    net: MLP, kernels: LayerKernels, modes: TrainingModes, options: SampledNeurons
+) -> SampledMean:
     """Coefficient of 1/n_{L-1} in the trained mean at the test points."""
     dtype = jnp.float32 if options.single_precision else jnp.float64
     decay = Decay.of(modes, dtype)
@@ -167,9 +174,7 @@ def _strata(net: MLP, kernels: LayerKernels, modes: TrainingModes, dtype, shape)
     strata = []
     for l, layer in enumerate(kernels.hidden):
         top = l == len(kernels.hidden) - 1
-        source = Source.of(
-            net.activation.function, modes.train, layer, source_edges(kernels, l), top, dtype
-        )
+        source = Source.of(net.activation.function, modes.train, layer, source_edges(kernels, l), top, dtype)
         scale = net.hidden[-1] / layer.width
         for kind in kinds(modes):
             times = once if ended and kind in ("A", "B") else nested if kind in NESTED else single

@@ -107,7 +107,8 @@ class _NextLayer(_TwoLabels):
     def _V(self, *labels):
         plain, first, second = ((1.0, (0, 0)),), labels[:2], labels[2:]
         return self._C**2 * (
-            self._covariance(plain, first, plain, second) + self._r * self._passed_on(plain, first, plain, second)
+            self._covariance(plain, first, plain, second)
+            + self._r * self._passed_on(plain, first, plain, second)
         )
 
     def _D(self, *labels):
@@ -159,7 +160,9 @@ class _NextLayer(_TwoLabels):
             a, b = (labels[slot] for slot in slots)
             total = total + 0.5 * self._below.G1(a, b) * self._mean(f, labels, slots)
         for slots in _FOURTH:
-            total = total + self._below.V(*(labels[slot] for slot in slots)) / 8 * self._mean(f, labels, slots)
+            total = total + self._below.V(*(labels[slot] for slot in slots)) / 8 * self._mean(
+                f, labels, slots
+            )
         return total
 
     def _mean(self, f: Terms, labels: tuple[int, ...], differentiated: tuple[int, ...] = ()) -> Matrix:
