@@ -4,11 +4,13 @@ Random small tensors stand for those of a network; averages over initial outputs
 """
 
 import itertools
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from finitewidth.statistics.corrections import Corrections
+from finitewidth.statistics.differentials import Differentials
 
 _NODES = np.array([-np.sqrt(3), 0.0, np.sqrt(3)])
 _WEIGHTS = np.array([1, 4, 1]) / 6
@@ -27,20 +29,30 @@ def symmetrised(tensor, *permutations):
 def random_tensors(rng, points):
     """Tensors with the symmetries of a network's; the width is left out."""
     four = lambda *permutations: symmetrised(rng.normal(size=(points,) * 4), *permutations)
-    two = lambda: symmetrised(rng.normal(size=(points,) * 2), (1, 0))
-    return SimpleNamespace(
-        G1=two(),
-        H1=two(),
-        D=four((1, 0, 2, 3), (0, 1, 3, 2)),
-        F=four((2, 3, 0, 1)),
-        A=four((1, 0, 2, 3), (2, 3, 0, 1)),
-        B=four((2, 3, 0, 1), (1, 0, 3, 2)),
+    two = lambda: jnp.asarray(symmetrised(rng.normal(size=(points,) * 2), (1, 0)))
+    fluctuations = {
+        "V": four((1, 0, 2, 3), (2, 3, 0, 1)),
+        "D": four((1, 0, 2, 3), (0, 1, 3, 2)),
+        "F": four((2, 3, 0, 1)),
+        "A": four((1, 0, 2, 3), (2, 3, 0, 1)),
+        "B": four((2, 3, 0, 1), (1, 0, 3, 2)),
+    }
+    differentials = Differentials(
         P=four((0, 2, 1, 3)),
         Q=four(),
         R=four((0, 1, 3, 2)),
         S=four((1, 0, 3, 2)),
         T=four((2, 3, 0, 1)),
         U=four((2, 3, 0, 1)),
+    )
+    return Corrections(
+        K=two(),
+        Theta=two(),
+        G1=two(),
+        H1=two(),
+        width=1,
+        differentials=differentials,
+        **{name: jnp.asarray(tensor) for name, tensor in fluctuations.items()},
     )
 
 
@@ -53,7 +65,9 @@ def kernels(rng, points):
 def descend(z, H, dH, I, J, y, eta, steps):
     """Steps of gradient descent on all outputs; the training labels come first."""
     n = len(y)
-    for _ in range(steps):
+
+    def step(_, state):
+        z, H, dH = state
         e = z[:n] - y
         on = lambda tensor, *vectors: _contracted(tensor, n, vectors)
         change = -eta * on(H, e) + eta**2 / 2 * on(dH, e, e) - eta**3 / 6 * on(I, e, e, e)
@@ -61,8 +75,9 @@ def descend(z, H, dH, I, J, y, eta, steps):
         second = on(I, e, e)
         dH_step = -eta * (on(I, e) + on(J, e) + jnp.swapaxes(on(J, e), 1, 2))
         H = H - eta * (first + first.T) + eta**2 / 2 * (second + second.T + 2 * on(J, e, e))
-        z, dH = z + change, dH + dH_step
-    return z
+        return z + change, H, dH + dH_step
+
+    return jax.lax.fori_loop(0, steps, step, (z, jnp.asarray(H), dH))[0]
 
 
 def _contracted(tensor, n, vectors):

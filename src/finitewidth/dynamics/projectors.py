@@ -50,6 +50,7 @@ class Clock(ABC):
 
     rate: float  # what a source adds to the outputs per step, or per unit of time
     residual_step: float  # the step that separates a mode's value before and after; zero for a flow
+    end: float  # the last step, or time
 
     @abstractmethod
     def chain(self, nodes: Sequence[Node]) -> np.ndarray:
@@ -74,6 +75,10 @@ class Steps(Clock):
     @property
     def residual_step(self) -> float:
         return self.eta
+
+    @property
+    def end(self) -> float:
+        return float(self.steps)
 
     def chain(self, nodes: Sequence[Node]) -> np.ndarray:
         """An entry of a power of a bidiagonal matrix, by repeated squaring.
@@ -130,6 +135,10 @@ class Flow(Clock):
     time: float
     rate = 1.0
     residual_step = 0.0
+
+    @property
+    def end(self) -> float:
+        return self.time
 
     def chain(self, nodes: Sequence[Node]) -> np.ndarray:
         """An entry of the exponential of a bidiagonal matrix, by scaling and squaring."""

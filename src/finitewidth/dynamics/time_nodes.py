@@ -103,7 +103,7 @@ def time_strata(
         return _nodes(t, algorithm, tolerance)
     ticking = clock(algorithm)
     whole = isinstance(algorithm, GradientDescent)
-    end = float(algorithm.steps if isinstance(algorithm, GradientDescent) else algorithm.time)
+    end = ticking.end
     first = 1.0 if whole else min(end, _FIRST_BIN / (ticking.rate * max(float(t.max()), 1e-300)))
     edges = [0.0, first]
     while edges[-1] < end:
@@ -139,6 +139,23 @@ def _steps(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.exp(-r) / -np.expm1(-r), -1 / np.expm1(-r)
 
 
+class _SumOfExponentials(NamedTuple):
+    """Relative error of a sum of exponentials, with logarithms of nodes, then of weights, as parameters."""
+
+    r: np.ndarray
+    value: np.ndarray
+    scale: np.ndarray
+
+    def error(self, p: np.ndarray) -> np.ndarray:
+        tau, w = np.exp(np.split(p, 2))
+        return (np.exp(-np.outer(self.r, tau)) @ w - self.value) / self.scale
+
+    def slope(self, p: np.ndarray) -> np.ndarray:
+        tau, w = np.exp(np.split(p, 2))
+        term = np.exp(-np.outer(self.r, tau)) * w / self.scale[:, None]
+        return np.concatenate([-term * np.outer(self.r, tau), term], axis=1)
+
+
 def _fit(low: float, high: float, target, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and positive weights of a sum of exponentials, as few as the tolerance allows."""
     low, high = float(low), max(float(high), 1.5 * float(low))
@@ -149,21 +166,14 @@ def _fit(low: float, high: float, target, tolerance: float) -> tuple[np.ndarray,
         u = np.linspace(np.log(0.1 / high), np.log(3 / low), n)
         start = np.concatenate([u, u + np.log(u[1] - u[0])])
 
-        def error(p: np.ndarray) -> np.ndarray:
-            tau, w = np.exp(p[:n]), np.exp(p[n:])
-            return (np.exp(-np.outer(r, tau)) @ w - value) / scale
-
-        def slope(p: np.ndarray) -> np.ndarray:
-            tau, w = np.exp(p[:n]), np.exp(p[n:])
-            term = np.exp(-np.outer(r, tau)) * w / scale[:, None]
-            return np.concatenate([-term * np.outer(r, tau), term], axis=1)
-
         room = np.concatenate([np.full(n, np.log(100.0)), np.full(n, np.log(1e6))])
-        found = least_squares(error, start, jac=slope, bounds=(start - room, start + room), max_nfev=300)
+        fit = _SumOfExponentials(r, value, scale)
+        limits = (start - room, start + room)
+        found = least_squares(fit.error, start, jac=fit.slope, bounds=limits, max_nfev=300)
         best = np.exp(found.x[:n]), np.exp(found.x[n:])
-        if np.abs(error(found.x)).max() <= tolerance:
+        if np.abs(found.fun).max() <= tolerance:
             return best
     raise ValueError(
-        f"no {_MOST} training times reach accuracy {tolerance:.1e} for rates between {low:.2e} and {high:.2e}: "
+        f"no {_MOST} training times reach accuracy {tolerance:.1e} for rates from {low:.2e} to {high:.2e}: "
         "the training kernel is close to singular; remove near-duplicate training points or stop training."
     )

@@ -2,9 +2,9 @@ r"""The trained covariance to order 1/n from dense tensors.
 
 A network with several outputs is one with a single output whose labels are pairs (output, point): the
 Kronecker deltas of the neurons become entries of larger tensors. In these labels a trained output is
-$u + c/\sqrt n + \dots$ with $u=\bar z(0)$ what training leaves of the start, and the correction has three parts:
-the shift of the initial covariance seen through training, the square of the first-order effect of kernel
-fluctuations, and the correlation of u with all sources that also shift the mean.
+$u + c/\sqrt n + \dots$ with $u=\bar z(0)$ what training leaves of the start, and the correction has three
+parts: the shift of the initial covariance seen through training, the square of the first-order effect of
+kernel fluctuations, and the correlation of u with all sources that also shift the mean.
 """
 
 from typing import NamedTuple

@@ -5,9 +5,12 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.prediction.expansion_range import ExpansionRange
+
+Matrix = np.ndarray | Array
 
 
 class Origins(NamedTuple):
@@ -17,13 +20,13 @@ class Origins(NamedTuple):
     and `ddntk`, the first and second change of the kernel in training, are representation learning.
     """
 
-    mean_ntk: Float[Array, "test out"]
-    ntk_fluctuations: Float[Array, "test out"]
-    dntk: Float[Array, "test out"]
-    ddntk: Float[Array, "test out"]
+    mean_ntk: Float[Matrix, "test out"]
+    ntk_fluctuations: Float[Matrix, "test out"]
+    dntk: Float[Matrix, "test out"]
+    ddntk: Float[Matrix, "test out"]
 
     @property
-    def total(self) -> Float[Array, "test out"]:
+    def total(self) -> Float[Matrix, "test out"]:
         """The whole correction."""
         return sum(self[1:], start=self[0])
 

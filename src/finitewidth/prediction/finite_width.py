@@ -148,7 +148,7 @@ def _refuse_singular(modes: TrainingModes) -> None:
     limit = len(modes.t) * np.finfo(float).eps * modes.t[-1]
     if modes.algorithm.converged and modes.t[0] <= limit:
         raise ValueError(
-            f"the training NTK is singular (eigenvalues from {modes.t[0]:.1e} to {modes.t[-1]:.1e}), so the end "
-            "of training has no expansion in 1/width; remove dependent training points or stop training: "
+            f"the training NTK is singular (eigenvalues from {modes.t[0]:.1e} to {modes.t[-1]:.1e}), so the "
+            "end of training has no expansion in 1/width; remove dependent training points or stop training: "
             "GradientDescent(steps=...) or GradientFlow(time=...)."
         )

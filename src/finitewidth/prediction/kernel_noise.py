@@ -1,6 +1,7 @@
 r"""Relative fluctuations of the training kernel of finitely wide networks.
 
-$\kappa=\frac nN\,\mathrm{tr}\,E[g\,\Delta H\,g\,\Delta H]$ with g the gain of training, $\Theta^{-1}$ at its end.
+$\kappa=\frac nN\,\mathrm{tr}\,E[g\,\Delta H\,g\,\Delta H]$ with g the gain of
+training, $\Theta^{-1}$ at its end.
 """
 
 import equinox as eqx

@@ -24,7 +24,8 @@ from finitewidth.statistics.source_edges import Edges
 _RANK_STEPS = (1, 32, 64, 128, 256, 512, 1024)
 _NEGLIGIBLE = 1e-6
 
-Rows = Float[Array, "rows out p"]
+# (samples, outputs, points or modes); an axis of length one stands for all of its kind.
+Rows = Float[Array, "_ _ _"]
 
 
 class Factors(eqx.Module):

@@ -68,16 +68,11 @@ class Decay(eqx.Module):
     def of(cls, modes: TrainingModes, dtype) -> "Decay":
         algorithm, t, train = modes.algorithm, modes.t, modes.train
         flow = not isinstance(algorithm, GradientDescent)
-        eta = 1.0 if isinstance(algorithm, GradientDescent) and algorithm.eta == "auto" else 0.0
-        if isinstance(algorithm, GradientDescent):
-            eta = float(algorithm.eta)
+        eta = float(algorithm.eta) if isinstance(algorithm, GradientDescent) else 0.0
         x = 1 - eta * t
         slow = np.log1p(-np.minimum(eta * t, 0.5))
         log_size = -t if flow else np.where(eta * t < 0.5, slow, np.log(np.maximum(np.abs(x), np.exp(_GONE))))
-        end = 0.0
-        if not algorithm.converged:
-            ticking = clock(algorithm)
-            end = getattr(ticking, "time", None) or getattr(ticking, "steps", 0)
+        end = 0.0 if algorithm.converged else clock(algorithm).end
         values, vectors = np.linalg.eigh(modes.K[:train, :train])
         root = modes.U.T @ (vectors * np.sqrt(np.maximum(values, 0)))
         array = lambda a: jnp.asarray(a, dtype)

@@ -52,7 +52,7 @@ class Case:
         return MLP(hidden, self.activation, C_b, C_W, _LAMBDA_B, 1.0, n_out=self.outputs)
 
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Standardised inputs and targets; a second target is that of other patients, with its sign changed."""
+        """Standardised inputs and targets; a second target is that of other patients, sign changed."""
         diabetes = built_in("diabetes")
         targets = np.concatenate([diabetes.y, -diabetes.y[::-1]], axis=1)[:, : self.outputs]
         train, test = list(self.train), list(self.test)
@@ -152,7 +152,7 @@ def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measure
 
 def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
     shift = scaled_shift(setting, predicted, measured)
-    at_zero, fits = intercept(setting, shift)
+    fits = intercept(setting, shift)[1]
     figure, (axes,) = style.panels("The trained mean meets its 1/n coefficient")
     inverse = 1 / np.array(setting.widths)
     grid = np.linspace(0, 1.05 * inverse.max(), 100)
@@ -202,9 +202,9 @@ CLAIMS = (
         "trained-mean-width",
         "finite width shifts the trained mean by a predicted multiple of 1/n that depends on the step",
         "Averaged over initialisations, networks trained to the end by gradient descent differ from the "
-        "infinite-width limit by c/n + O(1/n^2), with c from the mean, the fluctuations and the changes of the "
-        "tangent kernel; c depends on the learning rate. At width 64 c/n removes at least two thirds of the "
-        "difference.",
+        "infinite-width limit by c/n + O(1/n^2), with c from the mean, the fluctuations and the changes of "
+        "the tangent kernel; c depends on the learning rate. At width 64 c/n removes at least two thirds "
+        "of the difference.",
         TrainedEnsembles(_TANH[1:], (64, 128), 3000, 30_000, 1, 0.15),
         TrainedEnsembles(_TANH, (32, 64, 128, 256), 30_000, 400_000, 2, 0.05),
     ),
