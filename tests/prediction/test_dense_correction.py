@@ -1,4 +1,4 @@
-"""The closed forms of the trained mean and covariance against direct iteration, and the reference numbers."""
+"""The closed forms of the trained mean and covariance against direct iteration."""
 
 import numpy as np
 import pytest

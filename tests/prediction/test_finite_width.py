@@ -67,11 +67,9 @@ def six_points(out=1):
 
 SAMPLED = [
     ("tanh", (64,), 1, fw.GradientDescent()),
-    ("gelu", (64,), 2, fw.GradientFlow()),
+    ("gelu", (60, 40), 2, fw.GradientFlow(4.0)),
     ("tanh", (40, 60), 2, fw.GradientDescent(steps=6)),
-    ("gelu", (60, 40), 1, fw.GradientFlow(4.0)),
-    ("tanh", (40, 80, 60), 1, fw.GradientFlow()),
-    ("gelu", (40, 80, 60), 1, fw.GradientDescent()),
+    ("gelu", (40, 80, 60), 1, fw.GradientFlow()),
 ]
 
 
@@ -82,7 +80,7 @@ def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algor
     tensors, kernels = corrections(net, x, tolerance=1e-5), layer_kernels(net, x)
     modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
     exact = dense_mean(tensors, modes)
-    options = SampledNeurons(0.02, most_samples=120_000, key=jax.random.key(3))
+    options = SampledNeurons(0.02, most_samples=60_000, key=jax.random.key(3))
     sampled = sampled_mean(net, kernels, modes, options)
     assert_close(sampled.origins.mean_ntk, exact.mean_ntk, 1e-6, scale=np.abs(exact.total).max())
     for name in ("ntk_fluctuations", "dntk", "ddntk"):

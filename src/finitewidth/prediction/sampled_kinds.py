@@ -169,7 +169,8 @@ def _fluctuation_legs(decay: Decay, late: Rows, early: Rows, early_odd: Rows):
     if decay.ended:
         inverse = lambda v: ((v @ decay.U) / decay.t) @ decay.U.T
         return inverse, (decay.Y / decay.t) @ decay.U.T
-    waited = late - early if decay.flow else late - early - 1
+    # No step lies between the two where there is no earlier one; such samples have no weight.
+    waited = jnp.maximum(late - early if decay.flow else late - early - 1, 0.0)
     rate = 1.0 if decay.flow else decay.eta**2
     factor = rate * decay.power(waited, jnp.mod(waited, 2))
     between = lambda v: (factor * (v @ decay.U)) @ decay.U.T
