@@ -1,14 +1,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
+# Compiled programs are kept, for the other workers and for the next run.
+export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/build/compiled
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.05
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint docs claims bench clean
+.PHONY: demo test lint docs claims bench browser clean
 
-demo: .venv/.core  ## the main job: how to initialise and train a deep GELU network, and is it true?
-	$(BIN)/finitewidth tune --activation gelu --depth 24 --width 512 --plot demo-tune.png
-	$(BIN)/finitewidth lab run kernel-recursion-width off-criticality-exponential --out demo-lab
+demo: .venv/.core  ## the main job: what will networks have learnt from a table, and is it true?
+	$(BIN)/finitewidth predict diabetes --hidden 128x3 --activation tanh --verify 64 --out demo --force
 
-test: .venv/.dev lint  ## everything that must hold
+test: .venv/.dev browser lint  ## everything that must hold
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(MAKE) docs
 
@@ -27,7 +30,7 @@ claims: .venv/.core  ## every claim at full scale: the figures of the book
 	$(BIN)/python docs/ledger.py --scale full --records build/lab-full
 
 bench: .venv/.dev
-	$(BIN)/python benchmarks/kernels.py
+	env -u JAX_COMPILATION_CACHE_DIR $(BIN)/python benchmarks/kernels.py
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -39,5 +42,15 @@ bench: .venv/.dev
 	$(PIP) --editable '.[dev,docs]'
 	touch $@
 
+browser:  ## Chromium, in which the tests look at the report
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	  command -v $$name >/dev/null && exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	else \
+	  echo "The tests need Chromium; install it, on Debian with: sudo apt-get install chromium" >&2; exit 1; \
+	fi
+
 clean:
-	rm -rf .venv site demo-lab demo-tune.png
+	rm -rf .venv build site demo

@@ -2,8 +2,8 @@
 
 Runs every claim of the laboratory and turns the records into pages: an overview, and one page per
 chapter with a section per claim. Records go to build/lab-SCALE. With --reuse, records there that are
-newer than every source file are taken as they are. With --records DIR nothing is run: the pages show
-what an earlier `finitewidth lab run --all --out DIR` found.
+newer than every source file are taken as they are; the test run leaves those of quick scale. With
+--records DIR nothing is run: the pages show what an earlier `finitewidth lab run --all --out DIR` found.
 """
 
 import argparse
@@ -159,7 +159,10 @@ def settings(record: dict) -> str:
     return "; ".join(entry.replace("_", " ") for entry in shown)
 
 
-_GREEK = {"chi": "χ", "sigma": "σ", "phi": "φ", "pi": "π", "rho": "ρ"}
+_GREEK = {
+    "alpha": "α", "chi": "χ", "eta": "η", "gamma": "γ", "kappa": "κ", "lambda": "λ", "phi": "φ", "Phi": "Φ",
+    "pi": "π", "psi": "ψ", "rho": "ρ", "sigma": "σ", "theta": "θ", "Theta": "Θ",
+}  # fmt: skip
 _RAISED = str.maketrans("0123456789l", "⁰¹²³⁴⁵⁶⁷⁸⁹ˡ")
 _INDEX = {"parallel": "∥", "perp": "⊥", "perpendicular": "⊥"}
 
@@ -174,8 +177,10 @@ def text(words: str) -> str:
     words = re.sub(r"\bprod(?=_|\()", "∏", words)
     words = re.sub(r"sqrt\((\w+)\)", r"√\1", words)
     words = re.sub(r"\^([0-9l])(?![\w/])", lambda m: m[1].translate(_RAISED), words)
-    words = re.sub(r"\^(\([^)]*\)|-?\d+(?:/\d+)?|[a-z])", r"<sup>\1</sup>", words)
-    words = re.sub(r"(?<=[A-Za-z⟩∑∏])_(\w+)", lambda m: f"<sub>{_INDEX.get(m[1], m[1])}</sub>", words)
+    words = re.sub(r"\^(\([^)]*\)|-?\d+(?:/\d+)?|[a-zT])", r"<sup>\1</sup>", words)
+    words = re.sub(
+        r"(?<=[A-Za-z⟩∑∏'])_([A-Za-z0-9]+)", lambda m: f"<sub>{_INDEX.get(m[1], m[1])}</sub>", words
+    )
     return re.sub(r"(?<![A-Za-z])(" + "|".join(_GREEK) + r")(?![A-Za-z])", lambda m: _GREEK[m[1]], words)
 
 

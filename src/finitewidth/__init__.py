@@ -27,9 +27,12 @@ from finitewidth.prediction.predict import predict
 from finitewidth.prediction.sampled_mean import SampledNeurons
 from finitewidth.statistics.corrections import Corrections, corrections
 from finitewidth.statistics.criticality import criticality, susceptibilities
+from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
 from finitewidth.statistics.kernels import Kernels, kernels, trajectory
 from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
 from finitewidth.tuning import Tuning, tune
+from finitewidth.verification.result import Verification
+from finitewidth.verification.verify import verify
 
 __all__ = [
     "ACTIVATION_NAMES",
@@ -39,6 +42,7 @@ __all__ = [
     "BayesianInference",
     "Corrections",
     "DenseTensors",
+    "DepthGrowth",
     "DirectOptimization",
     "Ensemble",
     "GradientDescent",
@@ -50,9 +54,11 @@ __all__ = [
     "Training",
     "TrainingProblem",
     "Tuning",
+    "Verification",
     "corrections",
     "correlation_lengths",
     "criticality",
+    "depth_growth",
     "empirical_ddntk",
     "empirical_dntk",
     "empirical_ntk",
@@ -70,6 +76,8 @@ __all__ = [
     "train_ensemble",
     "trajectory",
     "tune",
+    "verify",
+    "vertex_slope",
 ]
 
 _ON_DEMAND = {"lab": "finitewidth.lab", "estimators": "finitewidth.prediction.estimators"}

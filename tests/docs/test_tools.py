@@ -55,6 +55,11 @@ class TestFormulas:
         ("K^(l+1)", "K<sup>(l+1)</sup>"),
         ("the sum of squares", "the sum of squares"),
         ("a | b", "a \\| b"),
+        ("128 m^4 L(0)/lambda_0^4", "128 m⁴ L(0)/λ<sub>0</sub>⁴"),
+        ("eta lambda_max < 2", "η λ<sub>max</sub> &lt; 2"),
+        ("K_BA K_AA^-1 y", "K<sub>BA</sub> K<sub>AA</sub><sup>-1</sup> y"),
+        ("a^T K a", "a<sup>T</sup> K a"),
+        ("sigma'_a", "σ'<sub>a</sub>"),
     ],
 )
 def test_words_of_claims(typed, shown):

@@ -9,7 +9,14 @@ from matplotlib.figure import Figure
 
 from finitewidth import lab
 from finitewidth.lab.claim import Check, Claim, Verdict
-from finitewidth.lab.comparison import Z_LIMIT, absolute_error, relative_error, z_score
+from finitewidth.lab.comparison import (
+    Z_LIMIT,
+    absolute_error,
+    depth_over_width,
+    relative_error,
+    upper_bound,
+    z_score,
+)
 from finitewidth.lab.estimate import Estimate, exact, jackknife, sample_mean
 from finitewidth.lab.runner import record, run_claim, save
 
@@ -128,3 +135,18 @@ def test_jackknife_of_a_mean_is_its_standard_error():
     by_blocks, direct = jackknife(samples, lambda mean: mean), sample_mean(samples)
     np.testing.assert_allclose(by_blocks.value, direct.value)
     np.testing.assert_allclose(by_blocks.sem, direct.sem)
+
+
+def test_bounds_may_be_reached_but_not_exceeded():
+    bound = np.array([1.0, 2.0])
+    assert upper_bound("below", bound, np.array([0.2, 2.0])).holds
+    assert upper_bound("rounding", bound, np.array([1.0 + 1e-12, 0.0])).holds
+    above = upper_bound("above", bound, np.array([0.9, 2.1]))
+    assert not above.holds
+    assert (above.predicted, above.measured) == (2.0, 2.1)
+    assert not upper_bound("broken", bound, np.array([np.nan, 0.0])).holds
+
+
+def test_distance_allowed_to_finite_networks_is_depth_over_width():
+    assert depth_over_width(3, 12) == 0.25
+    np.testing.assert_array_equal(depth_over_width(np.array([1, 2]), 8), [0.125, 0.25])

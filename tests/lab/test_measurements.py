@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from finitewidth.architecture import MLP
-from finitewidth.lab import one_layer
+from finitewidth.lab import linear_descent, one_layer, two_layers
 from finitewidth.lab.ensembles import input_of_size, over_layers, over_networks
 from finitewidth.lab.estimate import sample_mean
 from finitewidth.networks.mlp import preactivations
+from finitewidth.networks.tangent_kernel import empirical_ntk
 
 DRAWS = 4000
 
@@ -78,3 +79,54 @@ def test_critical_variance_of_gelu_is_known():
     np.testing.assert_allclose(
         one_layer.critical_variance("gelu", 1.0, 10.0), (3 + np.sqrt(17)) / 2, rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("cosine", [-1.0, -0.3, 0.0, 0.8, 1.0])
+def test_pairs_of_sines_have_a_closed_form(cosine):
+    """<sin sin> = sinh(c)/e for unit variances and correlation c."""
+    sin = one_layer.plain_function("sin")
+    np.testing.assert_allclose(one_layer.pair_moment(sin, cosine), np.sinh(cosine) / np.e, atol=1e-14)
+
+
+def test_descent_on_weights_is_the_recursion_written_out():
+    problem = linear_descent.random_problem(3, 5, 2, 0)
+    etas = np.array([0.1, 0.3])
+    found = linear_descent.descend(problem, etas, (0, 2))
+    for eta, (first, second) in zip(etas, found, strict=True):
+        w = problem.start
+        np.testing.assert_array_equal(first, w)
+        for _ in range(2):
+            gradient = sum(
+                (features @ w - y) * features for features, y in zip(problem.train, problem.y, strict=True)
+            )
+            w = w - eta * gradient
+        np.testing.assert_allclose(second, w, rtol=1e-13)
+
+
+def test_steps_to_rounding_leave_nothing():
+    problem = linear_descent.random_problem(4, 9, 1, 1)
+    eta = 1 / linear_descent.largest_curvature(problem)
+    steps = linear_descent.steps_to_rounding(problem, eta)
+    end = linear_descent.descend(problem, np.array([eta]), (steps,))[0, 0]
+    np.testing.assert_allclose(problem.train @ end, problem.y, atol=1e-13)
+
+
+def test_paired_neurons_start_at_zero_and_have_the_kernel_of_their_gradients():
+    x = jnp.asarray(np.random.default_rng(3).normal(size=(3, 4)))
+    neurons = two_layers.paired_start(jax.random.key(0), 10, 4)
+    np.testing.assert_allclose(two_layers.outputs(neurons, x), 0.0, atol=1e-15)
+    kernel = empirical_ntk(two_layers.outputs, neurons, x, rates=two_layers.Neurons(1.0, 0.0))[0, 0]
+    np.testing.assert_allclose(two_layers.hidden_kernel(neurons, x), kernel, rtol=1e-12)
+
+
+def test_training_of_hidden_weights_records_what_happened():
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(3, 4)), rng.normal(size=3)
+    neurons = two_layers.paired_start(jax.random.key(1), 200, 4)
+    run = two_layers.train_hidden(neurons, x, y, step=0.2, steps=400, records=4)
+    np.testing.assert_allclose(run.times, 3 * 0.2 * np.array([0, 100, 200, 300, 400]))
+    np.testing.assert_allclose(run.losses[0], np.mean(y**2) / 2)
+    assert (np.diff(run.losses) < 0).all()
+    assert (run.movement[0] == 0).all()
+    assert (run.movement[-1] > 0).all()
+    np.testing.assert_allclose(run.kernels[0], two_layers.hidden_kernel(neurons, jnp.asarray(x)), rtol=1e-12)

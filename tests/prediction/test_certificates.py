@@ -58,6 +58,15 @@ def test_positive_definite_only_beyond_rounding(rng):
     assert math.isinf(singular.steps(1.0, 0.1))
 
 
+def test_positive_definite_only_beyond_the_accuracy_of_a_series(rng):
+    """Without biases an odd activation cannot tell opposite points apart."""
+    x = rng.normal(size=(6, 4))
+    net = fw.MLP((1, 1), "tanh", C_b=0.0, C_W=1.0, lambda_b=0.0)
+    assert convergence_certificate(fw.kernels(net, x).ntk, accuracy=1e-8).positive_definite
+    x[5] = -x[0]
+    assert not convergence_certificate(fw.kernels(net, x).ntk, accuracy=1e-8).positive_definite
+
+
 @pytest.mark.parametrize("edge", [0.5, 1.0, 1.9])
 def test_exact_steps_to_a_loss(rng, edge):
     x, y = rng.normal(size=(9, 3)), rng.normal(size=(9, 2))

@@ -49,3 +49,12 @@ def test_wrong_test_targets_and_algorithms(problem):
         fw.loss_curves(problem, fw.GradientFlow(), [1], np.ones((4, 2)))
     with pytest.raises(ValueError, match="no trajectory"):
         fw.loss_curves(problem, fw.DirectOptimization(), [1])
+
+
+@pytest.mark.parametrize("at", [[0, 3, 7], np.array([0, 3, 7]), np.array([0.0, 3.0, 7.0])], ids=str)
+def test_times_may_be_any_array_of_numbers(at):
+    x = np.linspace(-1, 1, 4)[:, None]
+    problem = fw.TrainingProblem.of(fw.MLP((1,), "relu", 0.1, 2.0), x, x, x)
+    curves = fw.loss_curves(problem, fw.GradientDescent(), at)
+    assert_close(curves.at, np.array([0.0, 3.0, 7.0]))
+    assert (np.diff(curves.train) < 0).all()

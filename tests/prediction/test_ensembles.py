@@ -19,8 +19,8 @@ def data():
     return tuple(jnp.asarray(rng.normal(size=shape)) for shape in ((6, 3), (6, 1), (4, 3)))
 
 
-def network(width: int) -> fw.MLP:
-    return fw.MLP((width,), "erf", 0.2, 1.6, 0.5, 1.2)
+def network(width: int, layers: int = 1) -> fw.MLP:
+    return fw.MLP((width,) * layers, "erf", 0.2, 1.6, 0.5, 1.2)
 
 
 def trained_networks(net: fw.MLP, data, eta: float, draws: int, key) -> tuple[np.ndarray, np.ndarray]:
@@ -64,15 +64,28 @@ def test_ensemble_of_width_1024_has_the_predicted_law(data):
         assert np.abs(mean / (outputs.std(0) / math.sqrt(draws))).max() > 20
 
 
-def test_each_network_approaches_its_own_prediction_as_width_grows(data):
+def test_two_hidden_layers_of_width_1024_have_the_predicted_law(data):
+    net = network(1024, 2)
+    eta = float(1.2 / np.linalg.eigvalsh(fw.kernels(net, data[0]).ntk)[-1])
+    law = fw.predict(net, *data, fw.GradientDescent(eta, STEPS))
+    check = fw.verify(law, 64, key=jax.random.key(8), dtype=jnp.float32)
+    assert check.agrees, str(check)
+    # Networks after half a step have another mean and another spread.
+    other = fw.predict(net, *data, fw.GradientDescent(eta / 2, 1))
+    assert not check._replace(predicted_mean=np.asarray(other.mean)).agrees
+    assert not check._replace(predicted_std=np.asarray(other.std)).agrees
+
+
+@pytest.mark.parametrize(("layers", "draws"), [(1, 60), (2, 12)])
+def test_each_network_approaches_its_own_prediction_as_width_grows(data, layers, draws):
     """Started at one network's own initial function, the error falls as width^(-1/2)."""
     x, y, x_test = data
-    eta = float(1.2 / np.linalg.eigvalsh(fw.kernels(network(1), x).ntk)[-1])
-    problem = fw.TrainingProblem.of(network(1), x, y, x_test)
+    eta = float(1.2 / np.linalg.eigvalsh(fw.kernels(network(1, layers), x).ntk)[-1])
+    problem = fw.TrainingProblem.of(network(1, layers), x, y, x_test)
     gaps = []
     for width in (32, 128, 512):
-        before, after = trained_networks(network(width), data, eta, 60, jax.random.key(width))
-        stacked = problem._replace(y=jnp.broadcast_to(y, (6, 60)))
+        before, after = trained_networks(network(width, layers), data, eta, draws, jax.random.key(width))
+        stacked = problem._replace(y=jnp.broadcast_to(y, (6, draws)))
         law = fw.prediction.infinite_width.trained_distribution(
             stacked, fw.GradientDescent(eta, STEPS), initial=(before[:, :6].T, before[:, 6:].T)
         )

@@ -320,9 +320,10 @@ def test_permuting_inputs_permutes_the_kernel(name, seed, C_W, C_b):
     rng = np.random.default_rng(seed)
     x, order = rng.normal(size=(6, 3)), rng.permutation(6)
     straight, permuted = compute(name, x, C_b=C_b, C_W=C_W), compute(name, x[order], C_b=C_b, C_W=C_W)
+    # The tails of a kinked series are differences of large numbers at large variances.
+    tolerance = CLOSED_FORM if name == "elu" else None
     for a, b in zip(straight, permuted, strict=True):
-        # Kinked series at large variances lose a few digits to cancelling tails.
-        assert_close(b, a[np.ix_(order, order)], CLOSED_FORM)
+        assert_close(b, a[np.ix_(order, order)], tolerance)
 
 
 @for_several_activations

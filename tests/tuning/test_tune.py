@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import finitewidth as fw
-from finitewidth.tuning.advice import aspect_ratio_verdict
 from tolerances import assert_close
 
 
@@ -136,16 +135,6 @@ def test_own_initialisation_is_judged_as_given():
     advice = fw.tune("softplus", depth=3, width=32, C_b=0.0, C_W=1.0)
     assert advice.reason == "as given"
     assert float(advice.net.C_W[0]) == 1.0
-
-
-def test_verdicts_grow_more_worried_with_depth():
-    verdicts = [aspect_ratio_verdict(depth, 1000) for depth in (2, 50, 200, 800)]
-    assert [v.split(":")[0] for v in verdicts] == [
-        "practically infinitely wide",
-        "wide",
-        "balanced",
-        "too deep for its width",
-    ]
 
 
 def test_advice_survives_json(x):

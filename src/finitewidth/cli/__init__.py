@@ -5,6 +5,7 @@ import typer
 from finitewidth.cli.console import fail
 from finitewidth.cli.kernel import kernel
 from finitewidth.cli.lab import lab
+from finitewidth.cli.predict import predict
 from finitewidth.cli.train_ensemble import train_ensemble
 from finitewidth.cli.tune import tune
 
@@ -15,6 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(predict)
 app.command()(tune)
 app.command()(kernel)
 app.add_typer(lab)

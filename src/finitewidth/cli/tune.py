@@ -74,6 +74,9 @@ def _print(advice: Tuning, code: str) -> None:
         "largest eta", f"{advice.eta_max:.4g}", f"2 / lambda_max of the NTK, {points}, sum of squares"
     )
     table.add_row("depth / width", f"{advice.aspect_ratio:.3g}", advice.verdict)
+    table.add_row(
+        "best depth / width", f"{advice.optimal_aspect_ratio:.3g}", "outputs share most information"
+    )
     output.print(table)
     signals = Table(title="At the last layer, infinite width")
     signals.add_column("initialisation")

@@ -82,7 +82,8 @@ class GradientDescent(SpectralAlgorithm):
         if self.converged:
             return jnp.where(factor < 1, 0.0, 1.0)
         sign = jnp.where((factor < 0) & (self.steps % 2 == 1), -1.0, 1.0)
-        return sign * jnp.abs(factor) ** self.steps
+        # An array as exponent: for a Python number every other number of steps would be compiled anew.
+        return sign * jnp.abs(factor) ** jnp.asarray(self.steps, factor.dtype)
 
     def gain(self, eigenvalues):
         if self.converged:

@@ -73,14 +73,14 @@ def four_point_averages(
     table = {}
     for m in range(1, min(n, 4) + 1):
         sets = np.array(list(itertools.combinations(range(n), m)))
-        patterns = _patterns(m)
+        patterns = patterns_of(m)
         for labels, root in zip(sets, _roots(K[sets[:, :, None], sets[:, None, :]]), strict=True):
             steps = [_step(function, float(w), tolerance / m) for w in np.abs(root).max(axis=0)]
             grid = trapezoid(steps, tolerance, half=symmetric)
             averages = _set_averages(function, root, grid, patterns)
             quadruples = labels[np.array(patterns)].tolist()
             table.update(zip(map(tuple, quadruples), averages, strict=True))
-    return {signature: _spread_out(table, n, signature) for signature in SIGNATURES}
+    return {signature: spread_out(table, np.arange(n), signature) for signature in SIGNATURES}
 
 
 @functools.lru_cache(maxsize=512)
@@ -99,7 +99,7 @@ def _roots(K: Float[np.ndarray, "sets m m"]) -> Float[np.ndarray, "sets m m"]:
     return (vectors * np.sqrt(np.clip(eigenvalues, 0, None))[:, None, :])[:, :, ::-1]
 
 
-def _patterns(m: int) -> list[tuple[int, ...]]:
+def patterns_of(m: int) -> list[tuple[int, ...]]:
     """Which of m inputs each of four factors belongs to, sorted, every input being there."""
     return [p for p in itertools.combinations_with_replacement(range(m), 4) if len(set(p)) == m]
 
@@ -227,16 +227,25 @@ def _partial_averages(
     return lax.scan(add_slab, jnp.zeros((len(patterns), 16, 16)), (nodes, weights))[0]
 
 
-def _spread_out(
-    table: dict[tuple[int, ...], Float[np.ndarray, "4 4 4 4"]], n: int, signature: Signature
+def spread_out(
+    table: dict[tuple[int, ...], Float[np.ndarray, "..."]],
+    labels: Int[np.ndarray, " n"],
+    signature: Signature,
+    sides: Int[np.ndarray, " n"] | None = None,
 ) -> Float[np.ndarray, "n n n n"]:
-    """The average of one signature for all quadruples, sorted or not."""
+    """The average of one signature for all quadruples of points, sorted or not.
+
+    The table knows sorted quadruples of labels; its arrays have an axis for the order of each factor and,
+    with `sides`, four more for a property of the points.
+    """
     keys = sorted(table)
     values = np.stack([table[key] for key in keys])
-    number = np.zeros((n,) * 4, dtype=int)
+    number = np.zeros((labels.max() + 1,) * 4, dtype=int)
     number[tuple(np.array(keys).T)] = np.arange(len(keys))
-    quadruples: Int[np.ndarray, "quadruples 4"] = np.indices((n,) * 4).reshape(4, -1).T
-    order = np.argsort(quadruples, axis=1, kind="stable")
-    found = number[tuple(np.take_along_axis(quadruples, order, axis=1).T)]
-    orders = np.array(signature)[order]
-    return values[(found, *orders.T)].reshape((n,) * 4)
+    points = np.indices((len(labels),) * 4).reshape(4, -1).T
+    order = np.argsort(labels[points], axis=1, kind="stable")
+    points = np.take_along_axis(points, order, axis=1)
+    index = [number[tuple(labels[points].T)], *np.array(signature)[order].T]
+    if sides is not None:
+        index += list(sides[points].T)
+    return values[tuple(index)].reshape((len(labels),) * 4)

@@ -8,6 +8,8 @@ from finitewidth.lab.estimate import Estimate
 # A Gaussian deviate exceeds four standard errors once in 16,000 comparisons.
 Z_LIMIT = 4.0
 _ROUNDING = 1e-12
+# A bound may be reached exactly, up to the rounding of long iterations.
+_SLACK = 1e-9
 
 
 def depth_over_width(depth: np.ndarray | int, width: np.ndarray | int) -> np.ndarray:
@@ -17,7 +19,7 @@ def depth_over_width(depth: np.ndarray | int, width: np.ndarray | int) -> np.nda
     single average (zero for the second moments of linear and ReLU networks, about -0.3 for critical
     tanh), so one unit of depth/width bounds it.
     """
-    return np.asarray(depth) / np.asarray(width)
+    return np.asarray(np.asarray(depth) / np.asarray(width))
 
 
 def z_score(
@@ -61,6 +63,13 @@ def absolute_error(
     """Distance of two numbers, or of the entry of two arrays that disagrees most."""
     predicted, measured = _matched(predicted, measured)
     return _worst(name, predicted, measured, np.abs(measured - predicted), tolerance, "absolute error")
+
+
+def upper_bound(name: str, bound: np.ndarray | float, measured: np.ndarray | float) -> Check:
+    """How far measured numbers go beyond what they may not exceed; nothing while they stay below."""
+    bound, measured = _matched(bound, measured)
+    excess = measured / bound - 1
+    return _worst(name, bound, measured, np.maximum(excess, 0.0), _SLACK, "relative error", rank=excess)
 
 
 def _matched(predicted: np.ndarray | float, measured: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:

@@ -41,6 +41,13 @@ def second_moment(function: Function, K: float) -> float:
     return float(_W @ function(np.sqrt(K) * _U) ** 2)
 
 
+def pair_moment(function: Function, cosine: float) -> float:
+    """<f(z_a) f(z_b)> over two standard normal numbers with this correlation."""
+    sine = np.sqrt(max(1 - cosine**2, 0.0))
+    below = function(cosine * _U[:, None] + sine * _U[None, :]) @ _W
+    return float((_W * function(_U)) @ below)
+
+
 def variance_map(function: Function, C_b: float, C_W: float, K: float) -> float:
     """The variance one layer above a layer of variance K."""
     return C_b + C_W * second_moment(function, K)

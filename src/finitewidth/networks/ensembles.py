@@ -271,12 +271,11 @@ def bytes_of_training(net: MLP, task: Task, x_test: Array) -> int:
 def _refuse_diverged_member(
     net: MLP, key: PRNGKeyArray, task: Task, weights: str | Draw, losses: Float[np.ndarray, "size records"]
 ) -> None:
-    for i, member_losses in enumerate(losses):
-        draw_key, _ = jax.random.split(jax.random.fold_in(key, i))
-        if np.isfinite(member_losses).all() and member_losses.max() <= losses[i, 0]:
-            continue
+    rises = ~(losses.max(axis=1) <= losses[:, 0])
+    for i in np.flatnonzero(rises):
+        draw_key, _ = jax.random.split(jax.random.fold_in(key, int(i)))
         params = net.init(draw_key, task.x.shape[1], weights=weights, dtype=task.x.dtype)
         try:
-            refuse_divergence(task, params, member_losses)
+            refuse_divergence(task, params, losses[i])
         except DivergenceError as error:
             raise DivergenceError(f"member {i} of the ensemble: {error}") from None

@@ -6,6 +6,7 @@ size, so that its result depends neither on how many members there are nor on ho
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
 import jax
@@ -59,12 +60,21 @@ def map_members(
     starts = range(0, size, block)
     missing = [start for start in starts if start not in done]
     per_file = max(1, -(-(checkpoint_every or 8 * block) // block))
-    with Progress(console=Console(stderr=True), disable=not progress) as bar:
+
+    def compute(start: int) -> Results:
+        return jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block))
+
+    # The operations on a block are too small to be split among cores, so whole blocks are.
+    workers = max(1, min(os.cpu_count() or 1, memory_limit // max(1, block * bytes_each)))
+    with (
+        ThreadPoolExecutor(workers) as pool,
+        Progress(console=Console(stderr=True), disable=not progress) as bar,
+    ):
         task = bar.add_task("networks", total=size, completed=min(size, block * len(done)))
         for piece in _pieces(missing, per_file, block):
             results = []
-            for start in piece:
-                results.append(jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block)))
+            for result in pool.map(compute, piece):
+                results.append(result)
                 bar.advance(task, block)
             done.update(zip(piece, results, strict=True))
             if store is not None:

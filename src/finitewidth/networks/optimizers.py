@@ -10,6 +10,7 @@ import optax
 import optax.contrib
 from jaxtyping import Array, PyTree
 
+from finitewidth.architecture import MLP
 from finitewidth.networks.models import Model, rate_tree
 from finitewidth.parametrisation import GEOMETRIES, Geometry
 
@@ -104,6 +105,27 @@ def as_optimizer(
             )
         return Optimizer(name, method.directions, rate_tree(model, params, None, rates), eta)
     return Optimizer(name, method.directions, rate_tree(model, params, rates, method.geometry), eta)
+
+
+def anchored_descent(net: MLP, n_in: int, eta: float, ridge: float | int) -> optax.GradientTransformation:
+    r"""Gradient descent of an `MLP` with a spring to its start: weight decay towards the initial weights.
+
+    One step is $-\eta\,(\lambda_\mu\,\partial_\mu L + r\,(\theta_\mu - \theta_\mu(0)))$: descent of the loss
+    plus $\frac r2\sum_\mu(\theta_\mu-\theta_\mu(0))^2/\lambda_\mu$, with the network's learning-rate tensor.
+    """
+    rates = net.learning_rates(n_in)
+
+    def start(params: PyTree) -> PyTree:
+        return params
+
+    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        # The trainer multiplies by the rates; a parameter with rate zero never left its start.
+        pull = jax.tree.map(
+            lambda p, p0, rate: (p - p0) / jnp.where(rate > 0, rate, 1).astype(p.dtype), params, state, rates
+        )
+        return jax.tree.map(lambda g, q: -eta * (g + ridge * q), updates, pull), state
+
+    return optax.GradientTransformation(start, update)
 
 
 def _positive(learning_rate: float) -> float:

@@ -104,8 +104,18 @@ class LazyTraining(NamedTuple):
         return self.initial_loss * np.exp(-self.smallest * np.asarray(time) / self.points)
 
 
-def convergence_certificate(kernel: Float[Matrix, "train train"]) -> ConvergenceCertificate:
-    """Extreme eigenvalues of a training kernel, with their rounding error.
+def convergence_certificate(
+    kernel: Float[Matrix, "train train"], accuracy: Number = 0.0
+) -> ConvergenceCertificate:
+    """Extreme eigenvalues of a training kernel, and how far they may be off.
+
+    Parameters
+    ----------
+    kernel
+        Symmetric matrix over the training points.
+    accuracy
+        Error of the entries relative to the largest, on top of rounding: the `tolerance` with which `kernels`
+        summed a series, zero for activations in closed form.
 
     Examples
     --------
@@ -117,7 +127,8 @@ def convergence_certificate(kernel: Float[Matrix, "train train"]) -> Convergence
     True
     """
     eigenvalues = np.linalg.eigvalsh(np.asarray(kernel))
-    uncertainty = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * np.abs(eigenvalues).max()
+    rounding = np.finfo(eigenvalues.dtype).eps * np.abs(eigenvalues).max()
+    uncertainty = len(eigenvalues) * (rounding + accuracy * np.abs(np.asarray(kernel)).max())
     return ConvergenceCertificate(float(eigenvalues[0]), float(eigenvalues[-1]), float(uncertainty))
 
 

@@ -65,7 +65,7 @@ def loss_curves(
     """
     spectrum = Spectrum.of(problem.train.ntk)
     algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
-    stops = [algorithm.stopped(_plain(t)) for t in at]
+    stops = [algorithm.stopped(_plain(t)) for t in np.asarray(at).tolist()]
     if ridge == 0 and any(stop.converged for stop in stops):
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
     modes = _Modes.of(problem, spectrum, initial)

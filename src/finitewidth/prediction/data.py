@@ -71,7 +71,7 @@ def starting_outputs(
     return at_train, at_test
 
 
-def first_duplicate(x: Float[Array, "n d"]) -> tuple[int, int] | None:
+def first_duplicate(x: Float[np.ndarray | Array, "n d"]) -> tuple[int, int] | None:
     """The first row that repeats an earlier one, as (earlier, later)."""
     rows = np.ascontiguousarray(np.asarray(x) + 0.0)
     keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.prediction.expansion_range import ExpansionRange
+from finitewidth.prediction.recipe import Recipe
 
 Matrix = np.ndarray | Array
 
@@ -74,11 +75,14 @@ class TrainedDistribution(eqx.Module):
         (test, test), of every output component; their average where finite width tells them apart.
     first_order
         What finite width changes, included in mean and covariance; None for order=0.
+    recipe
+        Network, data and training, when the law comes from `predict`: what `verify` trains.
     """
 
     mean: Float[Array, "test out"]
     covariance: Float[Array, "test test"]
     first_order: FirstOrder | None = None
+    recipe: Recipe | None = None
 
     @property
     def mean_correction(self) -> Float[Array, "test out"]:

@@ -124,7 +124,7 @@ class _Classifier(ClassifierMixin, _WideNetwork):
                 f"{self.classes_[0]!r}."
             )
         self._fit_outputs(X, np.eye(len(self.classes_))[index] - 1 / len(self.classes_))
-        self.label_noise_ = label_noise(self.law_.left_out(), index)
+        self.label_noise_ = label_noise(self.law_.left_out(), index).variance
         return self
 
     def decision_function(self, X):

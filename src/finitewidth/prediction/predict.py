@@ -1,5 +1,7 @@
 """`predict`: the distribution of trained networks."""
 
+import dataclasses
+
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.prediction.bayesian import BayesianInference, posterior
@@ -7,6 +9,7 @@ from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width import Method, first_order, refuse
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.recipe import Recipe
 from finitewidth.statistics.inputs import ArrayLike
 
 
@@ -49,8 +52,8 @@ def predict(
     Returns
     -------
     TrainedDistribution
-        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; with order=1 also
-        `mean_correction`, `mean_correction_error`, `origin`, `covariance_correction` and `range`.
+        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it. With
+        order=1 also `mean_correction`, `mean_correction_error`, `origin`, `covariance_correction`, `range`.
 
     Examples
     --------
@@ -73,13 +76,19 @@ def predict(
             raise ValueError(
                 "order=1 describes networks trained by gradient descent, not Bayesian inference."
             )
-        return posterior(problem, algorithm)
-    algorithm = algorithm or GradientDescent()
-    if order == 0:
-        return trained_distribution(problem, algorithm, initial=initial, ridge=ridge)
-    if ridge != 0 or initial is not None:
-        raise ValueError(
-            "order=1 describes networks with a random start and no ridge: leave initial and ridge out."
-        )
-    refuse(problem, algorithm)
-    return first_order(problem, algorithm, trained_distribution(problem, algorithm), method)
+        training, law = None, posterior(problem, algorithm)
+    else:
+        training = algorithm or GradientDescent()
+        if order == 1:
+            if ridge != 0 or initial is not None:
+                raise ValueError(
+                    "order=1 describes networks with a random start and no ridge: leave initial and ridge out."
+                )
+            refuse(problem, training)
+        law = trained_distribution(problem, training, initial=initial, ridge=ridge)
+        if order == 1:
+            law = first_order(problem, training, law, method)
+    x_train, y, x_test = problem.x_train, problem.y, problem.x_test
+    return dataclasses.replace(
+        law, recipe=Recipe(net, x_train, y, x_test, training, order, ridge, random_start=initial is None)
+    )

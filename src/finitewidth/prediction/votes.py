@@ -4,6 +4,8 @@ Outputs $m_c + s\,\epsilon_c$ with independent standard normal noise elect class
 $\int \phi(u)\prod_{j\ne c}\Phi(u + (m_c-m_j)/s)\,du$, one integral for every class.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
@@ -14,6 +16,13 @@ from finitewidth.prediction.leave_one_out import LeftOut
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _ROWS = 2048
+
+
+class LabelNoise(NamedTuple):
+    """A variance to add to the networks' own, and the negative log likelihood per point with it."""
+
+    variance: float
+    loss: float
 
 
 def winning_probability(
@@ -40,7 +49,7 @@ def _winning(mean: np.ndarray, variance: np.ndarray, index: np.ndarray) -> np.nd
     return probability
 
 
-def label_noise(left_out: LeftOut, index: Int[np.ndarray, " points"]) -> float:
+def label_noise(left_out: LeftOut, index: Int[np.ndarray, " points"]) -> LabelNoise:
     """Variance to add to the networks' own so that points left out get their labels most probably.
 
     Parameters
@@ -59,4 +68,4 @@ def label_noise(left_out: LeftOut, index: Int[np.ndarray, " points"]) -> float:
         return -float(np.log(np.maximum(probability, smallest)).mean())
 
     found = minimize_scalar(loss, bounds=(-14.0, 5.0), method="bounded", options={"xatol": 0.02})
-    return scale * float(np.exp(found.x))
+    return LabelNoise(scale * float(np.exp(found.x)), float(found.fun))

@@ -15,7 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-Points = np.ndarray | Sequence[float]
+Points = np.ndarray | Sequence[float] | Sequence[int]
 
 PALETTE = ("#1f5f8b", "#d1603d", "#3a8f6a", "#8a5a9e", "#c2932b", "#5d6b77")
 GREY = "#6b7580"
@@ -74,11 +74,11 @@ def theory_line(axes: Axes, x: Points, y: Points, color: str, label: str | None 
 
 
 def measured_points(axes: Axes, x: Points, value: Points, sem: Points, color: str, label: str | None = None):
-    """Measured points with error bars of two standard errors."""
+    """Measured points with error bars of two standard errors, where there are any."""
     axes.errorbar(
         x,
         value,
-        yerr=ERROR_BARS * np.asarray(sem),
+        yerr=ERROR_BARS * np.asarray(sem) if np.any(sem) else None,
         fmt="o",
         ms=4.6,
         color=color,
@@ -116,7 +116,7 @@ def legend_beside(axes: Axes, measured: str = "networks", theory: str = "theory"
     legend(axes, measured, theory, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def plain_ticks(axis: Axis, values: Sequence[float] | None = None) -> None:
+def plain_ticks(axis: Axis, values: Points | None = None) -> None:
     """Label a logarithmic axis of less than two decades with numbers instead of powers of ten."""
     locator = LogLocator(subs=(1.0, 2.0, 5.0)) if values is None else FixedLocator(list(values))
     axis.set_major_locator(locator)

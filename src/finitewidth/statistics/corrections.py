@@ -10,11 +10,12 @@ from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
 from finitewidth.expectations.four_point import four_point_averages
-from finitewidth.parametrisation import NTK
+from finitewidth.expectations.piecewise_linear import kinked_four_point, kinked_pairs, slopes_of
 from finitewidth.statistics import differentials, fluctuations
 from finitewidth.statistics.differentials import Differentials
-from finitewidth.statistics.fluctuations import Averages, Layer
+from finitewidth.statistics.fluctuations import Averages, check_expandable, layers_of
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.one_input import one_input_averages
 
 MOST_INPUTS = 20
 _DEFAULT_TOLERANCE = 1e-8
@@ -118,62 +119,44 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}.")
     gram = points @ points.T / points.shape[1]
-    layers = _layers(net)
+    layers = layers_of(net)
     below = fluctuations.first_layer(gram, layers[0])
-    motion = differentials.first_layer(len(gram))
+    motion = differentials.first_layer(len(gram)) if is_smooth(net.activation.function) else None
     for layer in layers[1:]:
         averages = neuron_averages(net.activation, below.K, tolerance)
-        motion, below = (
-            differentials.next_layer(motion, below, averages, layer),
-            fluctuations.next_layer(below, averages, layer),
-        )
+        if motion is not None:
+            motion = differentials.next_layer(motion, below, averages, layer)
+        below = fluctuations.next_layer(below, averages, layer)
     tensors = {name: jnp.asarray(t) for name, t in below._asdict().items()}
     return Corrections(**tensors, width=net.hidden[-1], differentials=motion)
 
 
 def neuron_averages(activation: Activation, K: Float[np.ndarray, "n n"], tolerance: float) -> Averages:
-    """Averages over one neuron of two factors with up to five, of four with up to three derivatives."""
-    if not is_smooth(activation.function):
-        raise ValueError(
-            f"activation {activation.name!r} has a kink or a jump; corrections needs derivatives up to the "
-            "fifth."
-        )
-    moments = DerivativeMoments(activation.function, K, tolerance / 10)
-    orders = range(HIGHEST_DERIVATIVE + 1)
-    pair = np.array([[moments.pair(k, l) for l in orders] for k in orders])
-    return Averages(pair, four_point_averages(activation.function, K, tolerance))
+    """Averages over one neuron of two factors with up to five, of four with up to three derivatives.
 
-
-def _layers(net: MLP) -> list[Layer]:
-    """Hyperparameters of every layer; the first two have no ratio of widths below them that matters."""
-    widths = (1, 1, *net.hidden)
-    return [
-        Layer(
-            float(net.C_b[l]),
-            float(net.C_W[l]),
-            float(net.lambda_b[l]),
-            float(net.lambda_W[l]),
-            r=widths[l + 1] / widths[l] if l > 1 else 0.0,
-        )
-        for l in range(net.depth)
-    ]
+    With a kink only those that the fluctuations need, and with one that separates curved sides only at one
+    input.
+    """
+    function = activation.function
+    if is_smooth(function):
+        moments = DerivativeMoments(function, K, tolerance / 10)
+        orders = range(HIGHEST_DERIVATIVE + 1)
+        pair = np.array([[moments.pair(k, l) for l in orders] for k in orders])
+        return Averages(pair, four_point_averages(function, K, tolerance))
+    slopes = slopes_of(function)
+    if slopes is not None:
+        return Averages(kinked_pairs(slopes, K), kinked_four_point(slopes, K))
+    if len(K) == 1:
+        return one_input_averages(activation, float(K[0, 0]))
+    raise ValueError(
+        f"activation {activation.name!r} has a jump, or a kink between curved sides: its corrections are "
+        "computed for one input only, where they exist; smooth and piecewise linear activations take several."
+    )
 
 
 def _checked(net: MLP, x: ArrayLike) -> Float[np.ndarray, "n d"]:
     points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
-    if not net.hidden:
-        raise ValueError(
-            "net has no hidden layer: its outputs are exactly Gaussian and nothing is to correct."
-        )
-    if min(net.hidden) < 2:
-        raise ValueError(
-            f"net.hidden = {net.hidden} has a layer of width 1: an expansion in 1/width says nothing there; "
-            "every hidden layer must have at least 2 neurons."
-        )
-    if not isinstance(net.parametrisation, NTK):
-        raise ValueError(
-            f"net has the parametrisation {net.parametrisation}; the theory describes 'ntk' only."
-        )
+    check_expandable(net)
     if len(points) > MOST_INPUTS:
         raise ValueError(
             f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "

@@ -23,7 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.architecture import MLP
 from finitewidth.expectations.four_point import FourPoint
+from finitewidth.parametrisation import NTK
 
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]
@@ -37,6 +39,38 @@ class Layer(NamedTuple):
     lambda_b: float
     lambda_W: float
     r: float
+
+
+def layers_of(net: MLP) -> list[Layer]:
+    """Hyperparameters of every layer; the first two have no ratio of widths below them that matters."""
+    widths = (1, 1, *net.hidden)
+    return [
+        Layer(
+            float(net.C_b[l]),
+            float(net.C_W[l]),
+            float(net.lambda_b[l]),
+            float(net.lambda_W[l]),
+            r=widths[l + 1] / widths[l] if l > 1 else 0.0,
+        )
+        for l in range(net.depth)
+    ]
+
+
+def check_expandable(net: MLP) -> None:
+    """Refuse a network that has no expansion in 1/width."""
+    if not net.hidden:
+        raise ValueError(
+            "net has no hidden layer: its outputs are exactly Gaussian and nothing is to correct."
+        )
+    if min(net.hidden) < 2:
+        raise ValueError(
+            f"net.hidden = {net.hidden} has a layer of width 1: an expansion in 1/width says nothing there; "
+            "every hidden layer must have at least 2 neurons."
+        )
+    if not isinstance(net.parametrisation, NTK):
+        raise ValueError(
+            f"net has the parametrisation {net.parametrisation}; the theory describes 'ntk' only."
+        )
 
 
 class Averages(NamedTuple):

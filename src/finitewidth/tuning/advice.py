@@ -12,14 +12,11 @@ from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
 from finitewidth.critical_point import critical_point
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import kernels, trajectory
+from finitewidth.statistics.kernels import kernels
+from finitewidth.tuning.aspect_ratio import aspect_ratio
 from finitewidth.tuning.initialisation import Choice, recommended_initialisation
-from finitewidth.tuning.propagation import (
-    Propagation,
-    framework_defaults,
-    propagate,
-    signal_and_gradient,
-)
+from finitewidth.tuning.learning_rates import equal_layer_rates, kernel_change
+from finitewidth.tuning.propagation import Propagation, framework_defaults, propagate
 from finitewidth.tuning.snippets import jax_snippet, pytorch_snippet
 
 _LARGEST_SPECTRUM = 4000
@@ -44,8 +41,11 @@ class Tuning:
         Number of training points that `eta_max` is for.
     aspect_ratio
         Depth over width.
+    optimal_aspect_ratio
+        Depth over width at which groups of outputs share most information, for this activation,
+        initialisation and number of outputs.
     verdict
-        What the aspect ratio means.
+        Where the network sits beside that optimum.
     signals
         Propagation with this and with the frameworks' default initialisations.
     pytorch, jax
@@ -58,10 +58,19 @@ class Tuning:
     eta_max: float
     points: int
     aspect_ratio: float
+    optimal_aspect_ratio: float
     verdict: str
     signals: dict[str, Propagation]
     pytorch: str
     jax: str
+
+    def kernel_change(self, square: float = 1.0, target: float | None = None) -> float:
+        """Mean relative change of the NTK when one input is learned, to first order in 1/width.
+
+        `square` is the mean square of the input, `target` the value to be learned (by default as large as
+        the outputs are). The activation must be smooth.
+        """
+        return kernel_change(self.net, square, target)
 
     def to_dict(self) -> dict:
         """Plain numbers, lists and strings, ready for JSON."""
@@ -78,6 +87,7 @@ class Tuning:
             "eta_max": self.eta_max,
             "points": self.points,
             "aspect_ratio": self.aspect_ratio,
+            "optimal_aspect_ratio": self.optimal_aspect_ratio,
             "verdict": self.verdict,
             "signals": {
                 name: {
@@ -149,6 +159,7 @@ def tune(
     widths = (n_in, *hidden, n_out)
     net = equal_layer_rates(net, inputs)
     eta_max = 2 / largest_eigenvalue(net, inputs)
+    shape = aspect_ratio(net, int(width), float(jnp.mean(inputs**2)))
     signals = {"recommended": propagate(net, inputs)}
     for name, (default_b, default_W) in framework_defaults(widths).items():
         signals[name] = propagate(MLP(hidden, activation, default_b, default_W), inputs)
@@ -167,34 +178,12 @@ def tune(
         universality_class=point.universality_class,
         eta_max=eta_max,
         points=len(inputs),
-        aspect_ratio=depth / width,
-        verdict=aspect_ratio_verdict(depth, width),
+        aspect_ratio=shape.ratio,
+        optimal_aspect_ratio=shape.optimal,
+        verdict=shape.verdict,
         signals=signals,
         pytorch=pytorch_snippet(*code),
         jax=jax_snippet(*code),
-    )
-
-
-def equal_layer_rates(net: MLP, x: Float[Array, "n d"]) -> MLP:
-    r"""The same network with learning rates that let every layer contribute equally to the NTK.
-
-    Layer l adds $(\lambda_b + \lambda_W\,v_{\ell-1})\prod_{\ell'>\ell}\chi_\perp$ to the NTK of an input,
-    v being the mean square of what enters the layer. Biases and weights of each of the L layers
-    get 1/(2L) each, so the mean NTK diagonal is one.
-    """
-    _, gradient = signal_and_gradient(net, x)
-    square = jnp.sum(x**2, axis=1)[None] / x.shape[1]
-    K = trajectory(net, x).nngp
-    entering = jnp.concatenate([square, (K[1:] - net.C_b[1:, None]) / net.C_W[1:, None]])
-    share = 1 / (2 * net.depth)
-    return MLP(
-        net.hidden,
-        net.activation,
-        net.C_b,
-        net.C_W,
-        lambda_b=share / gradient.mean(axis=1),
-        lambda_W=share / (gradient * entering).mean(axis=1),
-        n_out=net.n_out,
     )
 
 
@@ -208,18 +197,6 @@ def largest_eigenvalue(net: MLP, x: Float[Array, "n d"]) -> float:
     else:
         top = float(eigsh(ntk, k=1, return_eigenvectors=False, v0=np.ones(len(ntk)))[0])
     return top * n / len(subset)
-
-
-def aspect_ratio_verdict(depth: int, width: int) -> str:
-    """What depth over width says about the distance from infinite width."""
-    ratio = depth / width
-    if ratio < 0.005:
-        return "practically infinitely wide: kernel theory is accurate, features hardly move."
-    if ratio < 0.1:
-        return "wide: kernel theory leads, finite-width corrections of relative size L/n are visible."
-    if ratio < 0.5:
-        return "balanced: corrections of order L/n are large enough to matter and small enough to control."
-    return "too deep for its width: fluctuations between initialisations are of order one; widen it."
 
 
 def _check_size(name: str, value: int) -> None:

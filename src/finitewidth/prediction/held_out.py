@@ -1,0 +1,121 @@
+r"""Predictions at training points by networks that have not seen them, and what is chosen by them.
+
+Networks differ from each other, and labels differ from the best prediction by noise of their own. The noise
+variance $s^2$ that makes held-out labels most probable under $N(m_i, v_i + s^2)$ turns the spread $v$ of
+networks into the uncertainty of a prediction; the ridge that makes them most probable is the one to use.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+from scipy.optimize import minimize_scalar
+
+from finitewidth.dynamics.algorithms import SpectralAlgorithm
+from finitewidth.dynamics.cholesky import factorise
+from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.leave_one_out import LeftOut, trained_left_out
+from finitewidth.prediction.votes import LabelNoise, label_noise
+from finitewidth.statistics.kernels import Kernels
+
+Matrix = np.ndarray | Array
+
+_FOLDS = 5
+# Ridges that are tried, relative to the mean diagonal entry of the kernel.
+_RIDGES = np.logspace(-7, 1.5, 18)
+# Losses per point that differ by less are equally good; the larger ridge is then reached in fewer steps.
+_INDIFFERENT = 0.002
+
+
+class RidgeChoice(NamedTuple):
+    """The largest ridge under which held-out labels are as probable as under any, and all that were tried.
+
+    `losses` are negative log likelihoods per point.
+    """
+
+    ridge: float
+    noise: LabelNoise
+    ridges: Float[np.ndarray, " tried"]
+    losses: Float[np.ndarray, " tried"]
+
+
+def held_out(problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> LeftOut:
+    """Prediction at every training point by networks trained without it.
+
+    At the end of training each point is left out in turn, in closed form. Before, one fifth of the points
+    is left out at a time.
+    """
+    if algorithm.converged:
+        factor = factorise(problem.train.ntk, ridge, "the training NTK")
+        return trained_left_out(factor, problem.train.nngp, problem.y)
+    points, out = problem.y.shape
+    if points < 2:
+        raise ValueError(f"points can be held out of two or more, got {points}.")
+    mean, variance = np.empty((points, out)), np.empty(points)
+    order = np.random.default_rng(0).permutation(points)
+    for fold in np.array_split(order, min(_FOLDS, points)):
+        law = trained_distribution(without(problem, fold), algorithm, ridge=float(ridge))
+        mean[fold], variance[fold] = np.asarray(law.mean), np.asarray(law.std) ** 2
+    return LeftOut(mean, variance)
+
+
+def without(problem: TrainingProblem, rows: Int[np.ndarray, " held"]) -> TrainingProblem:
+    """The problem that trains on all other points and is tested on these."""
+    kept = np.setdiff1d(np.arange(len(problem.y)), rows)
+
+    def part(a: np.ndarray, b: np.ndarray) -> Kernels:
+        return Kernels(problem.train.nngp[np.ix_(a, b)], problem.train.ntk[np.ix_(a, b)])
+
+    return problem._replace(
+        x_train=problem.x_train[kept],
+        y=problem.y[kept],
+        x_test=problem.x_train[rows],
+        train=part(kept, kept),
+        test_train=part(rows, kept),
+        test=part(rows, rows),
+    )
+
+
+def observation_noise(left_out: LeftOut, y: Float[Matrix, "train out"]) -> LabelNoise:
+    """Variance of the labels beyond the spread of networks that makes the held-out labels most probable."""
+    squared = (np.asarray(y) - left_out.mean) ** 2
+    scale = float(squared.mean()) or 1.0
+
+    def loss(log_noise: float) -> float:
+        variance = (left_out.variance + scale * np.exp(log_noise))[:, None]
+        return 0.5 * float(np.mean(np.sum(np.log(2 * np.pi * variance) + squared / variance, axis=1)))
+
+    found = minimize_scalar(loss, bounds=(-20.0, 3.0), method="bounded", options={"xatol": 1e-3})
+    return LabelNoise(scale * float(np.exp(found.x)), float(found.fun))
+
+
+def fitted_noise(
+    left_out: LeftOut, y: Float[Matrix, "train out"], index: Int[np.ndarray, " train"] | None
+) -> LabelNoise:
+    """Noise of numbers, or of class labels when their `index` is given."""
+    return observation_noise(left_out, y) if index is None else label_noise(left_out, index)
+
+
+def choose_ridge(
+    problem: TrainingProblem, algorithm: SpectralAlgorithm, index: Int[np.ndarray, " train"] | None = None
+) -> RidgeChoice:
+    """The ridge that predicts left-out training points best; no test point is looked at.
+
+    Parameters
+    ----------
+    problem
+        Network and training data.
+    algorithm
+        Must run to the end of training.
+    index
+        Class of every training point, for classification.
+    """
+    if not algorithm.converged:
+        raise ValueError(
+            "a ridge can be chosen for training to the end only; stopping early has its own effect."
+        )
+    ridges = _RIDGES * float(np.mean(np.diag(np.asarray(problem.train.ntk))))
+    noises = [fitted_noise(held_out(problem, algorithm, r), problem.y, index) for r in ridges.tolist()]
+    losses = np.array([noise.loss for noise in noises])
+    best = int(np.flatnonzero(losses <= losses.min() + _INDIFFERENT)[-1])
+    return RidgeChoice(float(ridges[best]), noises[best], ridges, losses)

@@ -1,0 +1,204 @@
+"""The report of a study: one HTML file that needs nothing else."""
+
+import html
+import io
+import math
+import re
+from collections.abc import Callable
+from importlib import resources
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from finitewidth.report import prediction_figures as figures
+from finitewidth.report import style
+from finitewidth.study.scores import ClassificationScores, RegressionScores
+from finitewidth.study.study import Study
+from finitewidth.study.words import describe, network_words, training_words
+
+
+class Section(NamedTuple):
+    """A part of the page with a picture; left out when there is no picture for a study.
+
+    `caption` may depend on the study.
+    """
+
+    id: str
+    title: str
+    draw: Callable[[Study], Figure | None]
+    caption: Callable[[Study], str]
+
+
+def _parity(study: Study) -> str:
+    if study.data.classes:
+        return "Every test row, by its true class and the class with the largest mean output."
+    return (
+        "Each point is a test row. A perfect prediction lies on the line. The bars hold the spread of "
+        "networks and the label noise."
+    )
+
+
+def _calibration(study: Study) -> str:
+    if study.data.classes:
+        return (
+            "Test rows grouped by the probability of their predicted class; the small numbers count rows. "
+            "Points on the line mean that a probability of 80 % is right in 80 % of the cases."
+        )
+    return (
+        "Central intervals of the predicted law, for many levels at once. Above the line the predictions are "
+        "more cautious than necessary, below it they are too sure."
+    )
+
+
+def _spectrum(study: Study) -> str:
+    power = study.alignment.cumulative_power
+    half = int(np.searchsorted(power, 0.5)) + 1
+    return (
+        "Training learns the modes of the tangent kernel one by one, large eigenvalues first. "
+        f"Half of the target lies in the first {half:,} of {len(power):,} modes: the smaller this number, "
+        "the better the network suits the task."
+    )
+
+
+def _loss(study: Study) -> str:
+    text = "Predicted error, averaged over networks, during gradient descent."
+    if study.verification is None:
+        return text + " No networks were trained; --verify 64 would add them."
+    return text + f" Points: {study.verification.networks} networks of width {study.verification.width}."
+
+
+def _networks(study: Study) -> str:
+    return (
+        "Above: how far the average of the networks is from the predicted mean. Below: their spread at each "
+        "test row. Finite width moves both away from the prediction by a share of the order of depth / width."
+    )
+
+
+SECTIONS = (
+    Section("parity", "Predictions", figures.parity_figure, _parity),
+    Section("calibration", "Calibration of the uncertainty", figures.calibration_figure, _calibration),
+    Section("loss", "Training", figures.loss_figure, _loss),
+    Section("spectrum", "Kernel and target", figures.spectrum_figure, _spectrum),
+    Section("networks", "Real networks", figures.networks_figure, _networks),
+)
+
+
+def report_page(study: Study) -> str:
+    """The whole page."""
+    data = study.data
+    title = f"{data.name}: {data.target}"
+    drawn = [(section, section.draw(study)) for section in SECTIONS]
+    cards = "\n".join(_card(s, study, figure) for s, figure in drawn if figure is not None)
+    notes = "".join(f"<li>{_text(note)}</li>" for note in data.notes)
+    words = "".join(f"<p>{_text(part)}</p>" for part in describe(study))
+    css = resources.files("finitewidth.report").joinpath("page.css").read_text(encoding="utf-8")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)} - finitewidth</title>
+<link rel="icon" href="data:,">
+<style>
+{css}</style>
+</head>
+<body>
+<header>
+<p class="kind">The distribution of trained networks</p>
+<h1>{html.escape(title)}</h1>
+<p class="network">{_text(network_words(study))}; {_text(training_words(study))}</p>
+</header>
+<main>
+<ul class="numbers">{_numbers(study)}</ul>
+<section id="summary"><h2>In words</h2>{words}{f'<ul class="notes">{notes}</ul>' if notes else ""}</section>
+<div class="figures">
+{cards}
+</div>
+<section id="settings"><h2>Settings</h2>{_settings(study)}</section>
+</main>
+</body>
+</html>
+"""
+
+
+def _text(words: str) -> str:
+    """Words as HTML; a number and its per cent sign stay on one line."""
+    return html.escape(words).replace(" %", "&nbsp;%")
+
+
+def _card(section: Section, study: Study, figure: Figure) -> str:
+    caption = section.caption(study)
+    return (
+        f'<figure id="{section.id}"><h2>{section.title}</h2>{inline_svg(figure, section.id, section.title)}'
+        f"<figcaption>{_text(caption)}</figcaption></figure>"
+    )
+
+
+def inline_svg(figure: Figure, name: str, label: str) -> str:
+    """A figure as an element of the page: scales with it, and shares no identifier with its neighbours."""
+    text = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with style.house_style(), mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
+        figure.savefig(text, format="svg", metadata=nothing)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = svg.replace("url(#", f"url(#{name}-")
+    opening = re.match(r"<svg[^>]*>", svg)
+    box = re.search(r'viewBox="([^"]*)"', svg)
+    if opening is None or box is None:
+        raise ValueError(f"the figure {name!r} was not drawn as SVG.")
+    start = f'<svg viewBox="{box[1]}" role="img" aria-label="{html.escape(label)}">'
+    return start + svg[opening.end() :].replace("xlink:href", "href")
+
+
+def _numbers(study: Study) -> str:
+    """The few numbers that one looks for first."""
+    items: list[tuple[str, str]] = []
+    scores, data = study.scores, study.data
+    if isinstance(scores, RegressionScores):
+        items += [
+            (f"{scores.rmse:.3g}", "error at test rows (rms)"),
+            (f"{100 * scores.r2:.0f} %", "of the variance explained"),
+            (f"{100 * scores.calibration.at(0.95):.0f} %", "of test values in 95 % intervals"),
+        ]
+    elif isinstance(scores, ClassificationScores):
+        items += [
+            (f"{100 * scores.accuracy:.1f} %", "of test rows classified correctly"),
+            (f"{100 * scores.calibration.error:.1f} %", "calibration error"),
+        ]
+    if not data.classes:
+        items.append((f"{study.spread.mean():.3g}", "spread of networks (standard deviation)"))
+    if study.verification is not None:
+        share = float(np.mean(np.abs(study.verification.z_mean) < 2))
+        items.append((f"{100 * share:.0f} %", "of means within 2 standard errors of real networks"))
+    return "".join(f"<li><b>{_text(value)}</b> {_text(words)}</li>" for value, words in items)
+
+
+def _settings(study: Study) -> str:
+    net, data = study.net, study.data
+    steps = study.algorithm.steps
+    ridge = f"{study.ridge:.4g}" + (", chosen on the training rows" if study.ridge_chosen else "")
+    rows = {
+        "data": f"{data.name}, {len(data.x_train):,} training rows, {len(data.x_test):,} test rows",
+        "inputs": ", ".join(data.features[:12]) + (" ..." if len(data.features) > 12 else ""),
+        "hidden widths": ", ".join(map(str, net.hidden)),
+        "activation": net.activation.name,
+        "C_b, C_W": f"{float(net.C_b[0]):.5g}, {float(net.C_W[0]):.5g}"
+        + (" (critical)" if study.choices.C_b is None else ""),
+        "eta": f"{study.algorithm.eta:.4g} (stable below {study.largest_eta:.4g})",
+        "steps": "to the end" if math.isinf(steps) else f"{steps:,}",
+        "ridge": ridge,
+        "label noise": f"{data.unit * math.sqrt(study.noise):.4g} (standard deviation)",
+        "seed": str(study.choices.seed),
+    }
+    if study.verification is not None:
+        rows["networks"] = f"{study.verification.networks} trained for {study.verification.steps:,} steps"
+    body = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items()
+    )
+    return f"<table>{body}</table>"

@@ -1,0 +1,145 @@
+"""What a study leaves on disk: predictions.csv, summary.json and report.html, all or nothing."""
+
+import csv
+import io
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finitewidth.study.scores import ClassificationScores, RegressionScores
+from finitewidth.study.study import Study
+from finitewidth.verification.result import Verification
+
+PREDICTIONS, SUMMARY, REPORT = FILES = ("predictions.csv", "summary.json", "report.html")
+
+
+def check_directory(directory: Path, force: bool) -> None:
+    """Refuse a directory that holds another run, or a path that cannot become one."""
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out {directory} is a file; name a directory.")
+    if not directory.exists() and not directory.absolute().parent.is_dir():
+        raise ValueError(f"the folder {directory.parent} of --out {directory} does not exist.")
+    found = [name for name in FILES if (directory / name).exists()]
+    if found and not force:
+        raise ValueError(
+            f"{directory} already holds another run ({', '.join(found)}): choose another --out, "
+            "or add --force to replace it."
+        )
+
+
+def write_study(study: Study, directory: Path, report: str) -> None:
+    """Write the three files; a failure leaves what was there before."""
+    texts = {PREDICTIONS: predictions(study), SUMMARY: json.dumps(summary(study), indent=1), REPORT: report}
+    directory.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".unfinished-") as unfinished:
+        for name, text in texts.items():
+            (Path(unfinished) / name).write_text(text, encoding="utf-8")
+        for name in texts:
+            (Path(unfinished) / name).replace(directory / name)
+
+
+def predictions(study: Study) -> str:
+    """One line for every test row: its number, what came if known, the prediction and its uncertainty."""
+    data = study.data
+    columns: dict[str, Any] = {"row": data.rows_test}
+    if data.classes:
+        probability = study.probability
+        best = probability.argmax(axis=1)
+        if data.labels_test is not None:
+            columns[data.target] = [data.classes[i] for i in data.labels_test]
+        columns["predicted"] = [data.classes[i] for i in best]
+        columns |= {f"probability {name}": p for name, p in zip(data.classes, probability.T, strict=True)}
+    else:
+        if data.y_test is not None:
+            columns[data.target] = data.center + data.unit * data.y_test[:, 0]
+        columns |= {"predicted": study.mean[:, 0], "std": study.std}
+    columns["spread of networks"] = study.spread
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(_cells(values) for values in columns.values()), strict=True))
+    return text.getvalue()
+
+
+def _cells(values: Any) -> list:
+    return [f"{v:.10g}" if isinstance(v, float | np.floating) else v for v in values]
+
+
+def summary(study: Study) -> dict[str, Any]:
+    """All numbers of a study but the predictions, in terms that JSON can hold."""
+    data, net = study.data, study.net
+    return {
+        "data": {
+            "name": data.name,
+            "target": data.target,
+            "task": "classification" if data.classes else "regression",
+            "classes": list(data.classes),
+            "features": list(data.features),
+            "training rows": len(data.x_train),
+            "test rows": len(data.x_test),
+            "notes": list(data.notes),
+        },
+        "network": {
+            "hidden": list(net.hidden),
+            "activation": net.activation.name,
+            "outputs": net.n_out,
+            **{
+                name: np.asarray(getattr(net, name)).tolist()
+                for name in ("C_b", "C_W", "lambda_b", "lambda_W")
+            },
+        },
+        "training": {
+            "algorithm": "gradient descent, half the sum of squared errors",
+            "eta": study.algorithm.eta,
+            "largest stable eta": study.largest_eta,
+            "steps": _finite(study.algorithm.steps),
+            "ridge": study.ridge,
+            "ridge chosen on the training rows": study.ridge_chosen,
+        },
+        "prediction": {
+            "order": 0,
+            "unit of the target": data.unit,
+            "mean spread of networks": float(study.spread.mean()),
+            "label noise": data.unit * math.sqrt(study.noise),
+        },
+        "scores": _scores(study.scores),
+        "verification": None if study.verification is None else _verification(study.verification),
+        "seed": study.choices.seed,
+    }
+
+
+def _finite(number: float | int) -> float | int | str:
+    return number if math.isfinite(number) else "inf"
+
+
+def _scores(scores: RegressionScores | ClassificationScores | None) -> dict[str, Any] | None:
+    if scores is None:
+        return None
+    plain = {name: value for name, value in scores._asdict().items() if name != "calibration"}
+    curve = {name: values.tolist() for name, values in scores.calibration._asdict().items()}
+    return plain | {"calibration error": scores.calibration.error, "calibration": curve}
+
+
+def _verification(check: Verification) -> dict[str, Any]:
+    rms = lambda z: float(np.sqrt(np.mean(z**2)))
+    return {
+        "networks": check.networks,
+        "steps": check.steps,
+        "dtype": "float32",
+        "agrees": check.agrees,
+        "limit in standard errors": check.limit,
+        "mean, root mean square in standard errors": rms(check.z_mean),
+        "mean, largest in standard errors": float(np.abs(check.z_mean).max()),
+        "std, root mean square in standard errors": rms(check.z_std),
+        "std, largest in standard errors": float(np.abs(check.z_std).max()),
+        "std, measured over predicted": check.std_ratio,
+        "difference of means": check.difference,
+        "difference of means from noise alone": check.noise,
+        "expected from finite width, in order of magnitude": check.expected_difference,
+        "remaining in standard errors": check.remaining,
+        "words": str(check),
+    }

@@ -1,0 +1,121 @@
+"""A study in plain words."""
+
+import math
+
+import numpy as np
+
+from finitewidth.study.scores import ClassificationScores, RegressionScores
+from finitewidth.study.study import Study
+from finitewidth.verification.result import Verification
+
+
+def describe(study: Study) -> list[str]:
+    """Paragraphs that say what was predicted, how sure to be of it, and whether networks agree."""
+    parts = [_task(study), _quality(study), _uncertainty(study)]
+    if study.verification is not None:
+        parts.append(_agreement(study, study.verification))
+    return [part for part in parts if part]
+
+
+def network_words(study: Study) -> str:
+    """The network, as one says it."""
+    hidden = study.net.hidden
+    layers = "one hidden layer" if len(hidden) == 1 else f"{len(hidden)} hidden layers"
+    equal = len(set(hidden)) == 1
+    width = f"{hidden[0]} units" if equal else f"{', '.join(map(str, hidden))} units"
+    return f"{study.net.activation.name} network with {layers} of {width}"
+
+
+def training_words(study: Study) -> str:
+    """The training, as one says it."""
+    steps = study.algorithm.steps
+    length = "to the end" if math.isinf(steps) else f"for {steps:,} steps"
+    spring = ""
+    if study.ridge > 0:
+        how = "chosen by leaving out training rows" if study.ridge_chosen else "as asked"
+        spring = f", weights held to their start by a ridge of {study.ridge:.3g} ({how})"
+    return f"gradient descent {length}{spring}"
+
+
+def _task(study: Study) -> str:
+    data = study.data
+    what = f"the class {data.target} out of {len(data.classes)}" if data.classes else data.target
+    columns = "column" if len(data.features) == 1 else "columns"
+    return (
+        f"The question was: what does a {network_words(study)} say about {what} after it has learnt "
+        f"{len(data.x_train):,} rows of {data.name} ({len(data.features)} input {columns}) by "
+        f"{training_words(study)}? The answer is a distribution, since every network starts from its own "
+        f"random weights. It was computed for infinitely wide networks, at {len(data.x_test):,} test rows."
+    )
+
+
+def _quality(study: Study) -> str:
+    scores, data = study.scores, study.data
+    if isinstance(scores, RegressionScores) and data.y_test is not None:
+        plain = float(np.sqrt(np.mean((data.unit * data.y_test) ** 2)))
+        return (
+            f"The average network misses {data.target} by {scores.rmse:.4g} (root mean square); always "
+            f"answering with the average of the training rows would miss by {plain:.4g}. It explains "
+            f"{100 * scores.r2:.0f} % of the variance at the test rows."
+        )
+    if isinstance(scores, ClassificationScores):
+        rows = len(data.x_test)
+        return (
+            f"The average network names the right class for {round(scores.accuracy * rows):,} of {rows:,} "
+            f"test rows, {100 * scores.accuracy:.1f} %."
+        )
+    return "The test rows have no known answers, so there is no score."
+
+
+def _uncertainty(study: Study) -> str:
+    data, scores = study.data, study.scores
+    spread, noise = float(study.spread.mean()), data.unit * math.sqrt(study.noise)
+    if isinstance(scores, ClassificationScores):
+        sure = float(study.probability.max(axis=1).mean())
+        return (
+            f"It gives its choices a probability of {100 * sure:.1f} % on average, against "
+            f"{100 * scores.accuracy:.1f} % that are right; the expected calibration error is "
+            f"{100 * scores.calibration.error:.1f} %. The label noise behind the probabilities was fitted to "
+            "training rows that were left out, not to the test rows."
+        )
+    if data.classes:
+        return ""
+    text = (
+        f"Two sources make a prediction uncertain. Networks that start differently differ by {spread:.3g} on "
+        f"average; the data scatter by another {noise:.3g}, estimated from training rows that were left out."
+    )
+    if isinstance(scores, RegressionScores):
+        at = scores.calibration.at
+        text += (
+            f" Intervals that should hold 68 % and 95 % of the test values hold {100 * at(0.68):.0f} % and "
+            f"{100 * at(0.95):.0f} %."
+        )
+    return text
+
+
+def _agreement(study: Study, check: Verification) -> str:
+    size = np.abs(check.z_mean)
+    verdict = (
+        f"Means and spreads agree with the law within {check.limit:.1f} standard errors everywhere."
+        if check.agrees
+        else f"Somewhere they differ from the law by more than {check.limit:.1f} standard errors."
+    )
+    reason = (
+        " The law is that of infinite width; real networks differ from it by a share of the order of "
+        f"depth / width = {100 * check.expected_difference:.2g} %, and enough of them show it."
+        if check.order == 0
+        else ""
+    )
+    end = (
+        f" On the way to the end of training the mean would still move by {check.remaining:.2g} s.e."
+        if check.remaining > 0
+        else ""
+    )
+    return (
+        f"To check this, {check.networks} real networks were drawn and trained for {check.steps:,} steps, "
+        f"and compared with the prediction for as many steps. Their average is within two standard errors "
+        f"of the predicted mean at {np.sum(size < 2)} of {size.size} outputs (noise alone: 95 %), and their "
+        f"spread is {check.std_ratio:.2f} times the predicted one. {verdict} The means differ by "
+        f"{100 * check.difference:.2g} % of their size, noise alone makes {100 * check.noise:.2g} %."
+        f"{reason}{end}"
+    )

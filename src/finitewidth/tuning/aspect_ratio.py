@@ -1,0 +1,81 @@
+r"""How deep a network of a given width should be: the optimal aspect ratio L/n.
+
+Given the layer below, the $n_L$ neurons of a layer are independent Gaussians with a common random variance,
+whose relative variance is $\epsilon=V/(nK^2)$. Their joint density departs from a Gaussian one by the
+generalised Laguerre polynomial of second degree in $|z|^2/K$, whose mean square is $n_L(n_L+2)/2$ and mean
+cube $n_L(n_L+2)(n_L+8)$. So the negentropy of m neurons is
+$\epsilon^2m(m+2)/16-\epsilon^3m(m+2)(m+8)/48+\dots$, and the mutual information of two groups of $m_1$ and
+$m_2=n_L-m_1$ neurons is
+
+$$I=m_1m_2\Bigl(\frac{\epsilon^2}{8}-\frac{(20+3n_L)\,\epsilon^3}{48}\Bigr)+O(\epsilon^4).$$
+
+At criticality $\epsilon=\nu L/n$. Width alone gives no cooperation between neurons, too much depth gives
+noise; the truncated series is largest at $\epsilon=4/(20+3n_L)$.
+"""
+
+from typing import NamedTuple
+
+from finitewidth.architecture import MLP
+from finitewidth.statistics.depth_growth import depth_growth
+
+# Mutual information takes two neurons.
+_FEWEST_NEURONS = 2
+_NEGLIGIBLE, _LOW, _HIGH = 0.05, 0.5, 2.0
+
+
+class AspectRatio(NamedTuple):
+    """Where a network sits between infinite width and chaos.
+
+    Attributes
+    ----------
+    ratio
+        Depth over width, L/n.
+    optimal
+        The ratio at which two groups of output neurons share most information.
+    slope
+        Growth of V/K^2 per layer, for this activation, initialisation and depth.
+    verdict
+        What the ratio means, in words.
+    """
+
+    ratio: float
+    optimal: float
+    slope: float
+    verdict: str
+
+
+def mutual_information(epsilon: float, first: int = 1, second: int = 1) -> float:
+    """Information, in nats, that two groups of neurons of one layer share, to third order in epsilon.
+
+    `epsilon` is V/(n K^2), the relative variance of the neurons' common variance.
+    """
+    return first * second * (epsilon**2 / 8 - (20 + 3 * (first + second)) * epsilon**3 / 48)
+
+
+def optimal_non_gaussianity(n_out: int) -> float:
+    """The epsilon at which the mutual information of the outputs is largest."""
+    return 4 / (20 + 3 * max(n_out, _FEWEST_NEURONS))
+
+
+def aspect_ratio(net: MLP, width: int, square: float) -> AspectRatio:
+    """Judge a network whose hidden layers have one width, for inputs of the given mean square."""
+    ratio = net.depth / width
+    if not net.hidden:
+        return AspectRatio(ratio, float("nan"), 0.0, "no hidden layer: a linear model, exactly Gaussian.")
+    wide = MLP((2,) * len(net.hidden), net.activation, net.C_b, net.C_W, n_out=net.n_out)
+    growth = depth_growth(wide, square)
+    slope = float(growth.V[-1] / growth.K[-1] ** 2) / net.depth
+    optimal = optimal_non_gaussianity(net.n_out) / slope
+    return AspectRatio(ratio, optimal, slope, verdict(ratio, optimal))
+
+
+def verdict(ratio: float, optimal: float) -> str:
+    """What depth over width means beside its optimum."""
+    share = ratio / optimal
+    if share < _NEGLIGIBLE:
+        return "practically infinitely wide: kernel theory is accurate, features hardly move."
+    if share < _LOW:
+        return "wide: kernel theory leads, corrections of order L/n are visible; depth could grow."
+    if share <= _HIGH:
+        return "near the optimum: corrections of order L/n matter and are under control."
+    return "too deep for its width: fluctuations between initialisations dominate; widen it."

@@ -1,0 +1,153 @@
+"""How far trained networks are from their predicted law, in standard errors."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from finitewidth.prediction.curves import LossCurves
+
+# How often networks that follow the law may be said to disagree with it.
+FALSE_ALARM = 1e-3
+
+
+class MeasuredCurves(NamedTuple):
+    """Loss per point of real networks during training: averages over networks, with standard errors."""
+
+    train: Float[np.ndarray, " times"]
+    train_sem: Float[np.ndarray, " times"]
+    test: Float[np.ndarray, " times"] | None
+    test_sem: Float[np.ndarray, " times"] | None
+
+
+class Verification(NamedTuple):
+    """Trained networks beside their law, at every test point and output.
+
+    Attributes
+    ----------
+    networks, steps, eta, ridge
+        How many networks were trained, and how.
+    remaining
+        How far the predicted mean would still move in further training, in standard errors.
+    order, depth, width
+        Order of the prediction in 1/width, affine layers and smallest hidden width of the networks.
+    predicted_mean, predicted_std
+        The law after so many steps; the standard deviation is one for all outputs.
+    outputs
+        Of every network, (networks, test, out).
+    predicted_loss, loss
+        Loss per point during training.
+    """
+
+    networks: int
+    steps: int
+    eta: float
+    ridge: float
+    remaining: float
+    order: int
+    depth: int
+    width: int
+    predicted_mean: Float[np.ndarray, "test out"]
+    predicted_std: Float[np.ndarray, " test"]
+    outputs: Float[np.ndarray, "networks test out"]
+    predicted_loss: LossCurves
+    loss: MeasuredCurves
+
+    @property
+    def mean(self) -> Float[np.ndarray, "test out"]:
+        """Average output of the networks."""
+        return self.outputs.mean(axis=0)
+
+    @property
+    def std(self) -> Float[np.ndarray, "test out"]:
+        """Standard deviation of the networks' outputs."""
+        return self.outputs.std(axis=0, ddof=1)
+
+    @property
+    def sem(self) -> Float[np.ndarray, "test out"]:
+        """Standard error of the average output."""
+        return self.std / math.sqrt(self.networks)
+
+    @property
+    def z_mean(self) -> Float[np.ndarray, "test out"]:
+        """Measured minus predicted mean, in standard errors; Student's t of few networks counts as normal."""
+        t = (self.mean - self.predicted_mean) / self.sem
+        return np.sign(t) * _deviate(stats.t.sf(np.abs(t), self.networks - 1))
+
+    @property
+    def z_std(self) -> Float[np.ndarray, "test out"]:
+        """Measured minus predicted spread, in standard errors; the law of chi squared counts as normal."""
+        free = self.networks - 1
+        smallest = np.finfo(float).tiny
+        ratio = free * self.std**2 / np.maximum(self.predicted_std[:, None] ** 2, smallest)
+        below, above = stats.chi2.cdf(ratio, free), stats.chi2.sf(ratio, free)
+        return np.where(below < above, -_deviate(below), _deviate(above))
+
+    @property
+    def expected_difference(self) -> float:
+        """Relative size of what a prediction of this order leaves out: (depth/width)^(order + 1)."""
+        return (self.depth / self.width) ** (self.order + 1)
+
+    @property
+    def difference(self) -> float:
+        """Root mean square difference of the means, relative to the predicted mean's size."""
+        return _relative(self.mean - self.predicted_mean, self.predicted_mean)
+
+    @property
+    def noise(self) -> float:
+        """What `difference` would be from the finite number of networks alone."""
+        return _relative(self.sem, self.predicted_mean)
+
+    @property
+    def std_ratio(self) -> float:
+        """Measured over predicted spread, root mean square over test points."""
+        return _relative(self.std, self.predicted_std)
+
+    @property
+    def limit(self) -> float:
+        """Standard errors that the worst of all comparisons exceeds by chance once in a thousand times."""
+        return float(stats.norm.isf(FALSE_ALARM / (4 * self.predicted_mean.size)))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every mean and every spread is within `limit` standard errors of the law."""
+        return bool(max(np.abs(self.z_mean).max(), np.abs(self.z_std).max()) < self.limit)
+
+    def __str__(self) -> str:
+        anchored = f" and ridge {self.ridge:.3g}" if self.ridge else ""
+        theory = "infinite width" if self.order == 0 else f"order {self.order} in 1/width"
+        power = "" if self.order == 0 else f"^{self.order + 1}"
+        lines = [
+            f"{self.networks} networks of width {self.width}, {self.steps} steps with eta = {self.eta:.3g}"
+            f"{anchored}, against {theory} after as many steps",
+            _line("mean", self.z_mean),
+            _line("spread", self.z_std) + f"; measured / predicted {self.std_ratio:.3f}",
+            f"the means differ by {100 * self.difference:.2g} % of their size, noise alone makes "
+            f"{100 * self.noise:.2g} %; finite width is expected to add the order of (depth/width){power} = "
+            f"{100 * self.expected_difference:.2g} %",
+        ]
+        if self.remaining > 0:
+            lines.append(
+                f"training on to the end would move the mean by {self.remaining:.2g} standard errors"
+            )
+        return "\n".join(lines)
+
+
+def _deviate(probability: np.ndarray) -> np.ndarray:
+    """The standard normal deviate that is exceeded with a given probability of at most one half."""
+    return stats.norm.isf(np.maximum(probability, np.finfo(float).tiny))
+
+
+def _relative(part: np.ndarray, whole: np.ndarray) -> float:
+    """Ratio of root mean squares."""
+    return math.sqrt(float(np.mean(part**2)) / float(np.mean(whole**2)))
+
+
+def _line(name: str, z: np.ndarray) -> str:
+    size = np.abs(z)
+    return (
+        f"{name}: {np.sum(size < 2)} of {z.size} within 2 standard errors, root mean square "
+        f"{math.sqrt(float(np.mean(z**2))):.2f} (noise alone: 1), largest {size.max():.1f}"
+    )

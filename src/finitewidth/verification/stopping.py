@@ -1,0 +1,100 @@
+r"""Gradient descent that real networks can do: when is the end of training near enough?
+
+Training to the end takes infinitely many steps. From step t on, the mean prediction still moves by
+$\Theta_{BA}\,(g_\infty(\Theta_{AA}) - g_t(\Theta_{AA}))\,y$ with the gain g of the algorithm; once that is a
+small part of the standard error of the comparison, nothing would be seen of it.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.dynamics.algorithms import (
+    DirectOptimization,
+    GradientDescent,
+    GradientFlow,
+    SpectralAlgorithm,
+)
+from finitewidth.dynamics.kernel_descent import Spectrum
+from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.infinite_width import TrainingProblem
+
+# The law may still move by this many standard errors of the comparison, or by this part of the labels.
+_SHARE_OF_ERROR, _SHARE_OF_LABELS = 0.1, 1e-4
+# Gradient flow is followed with steps this much smaller than the largest stable one.
+_FLOW_STEP = 0.02
+
+
+class Stop(NamedTuple):
+    """A finite training that stands for the one that was predicted.
+
+    `remaining` is the root mean square by which the mean prediction would still move on the way to the
+    end, in standard errors of the comparison; zero when the end itself is finite.
+    """
+
+    algorithm: GradientDescent
+    remaining: float
+
+
+class _Approach(NamedTuple):
+    """The mean prediction as a function of the step number, in the basis of the kernel's eigenvectors."""
+
+    eigenvalues: Float[Array, " train"]
+    reach: Float[Array, "test train"]
+    labels: Float[Array, "train out"]
+
+    def remaining(self, algorithm: GradientDescent, steps: int) -> float:
+        gains = [algorithm.stopped(at).gain(self.eigenvalues) for at in (math.inf, steps)]
+        return _rms(self.reach @ ((gains[0] - gains[1])[:, None] * self.labels))
+
+
+def stop(
+    problem: TrainingProblem,
+    law: TrainedDistribution,
+    algorithm: SpectralAlgorithm,
+    ridge: float | int,
+    networks: int,
+    most_steps: int,
+) -> Stop:
+    """The descent to do instead of `algorithm`, with at most `most_steps` steps where the end is infinite."""
+    spectrum = Spectrum.of(problem.train.ntk)
+    largest = float(spectrum.eigenvalues[-1]) + ridge
+    if isinstance(algorithm, GradientFlow) and not algorithm.converged:
+        steps = max(1, math.ceil(algorithm.time * largest / (2 * _FLOW_STEP)))
+        return Stop(GradientDescent(algorithm.time / steps, steps), 0.0)
+    descent = GradientDescent() if isinstance(algorithm, GradientFlow | DirectOptimization) else algorithm
+    if not isinstance(descent, GradientDescent):
+        raise ValueError(f"verify trains by gradient descent; it cannot follow {type(algorithm).__name__}.")
+    descent = descent.resolved(largest)
+    if not descent.converged:
+        return Stop(descent, 0.0)
+    V = spectrum.eigenvectors
+    rounding = float(jnp.finfo(V.dtype).eps) * largest
+    approach = _Approach(
+        jnp.maximum(spectrum.eigenvalues + ridge, rounding), problem.test_train.ntk @ V, V.T @ problem.y
+    )
+    error = _rms(law.std) / math.sqrt(networks)
+    tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(problem.y))
+    steps = _first(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
+    return Stop(descent.stopped(steps), approach.remaining(descent, steps) / max(error, tolerance))
+
+
+def _first(enough, most: int) -> int:
+    """The first number at which a condition that stays true is true, or `most`."""
+    high = 1
+    while not enough(high):
+        if high >= most:
+            return most
+        high = min(2 * high, most)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _rms(values: Array | np.ndarray) -> float:
+    return float(jnp.sqrt(jnp.mean(jnp.asarray(values) ** 2)))

@@ -1,0 +1,182 @@
+"""`finitewidth predict`: right answers on disk, and one sentence for every wrong input."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from finitewidth.study.preparation import Options, prepare
+from finitewidth.study.tables import read_table
+from tolerances import assert_close
+
+SMALL = ("--hidden", "8x2", "--activation", "tanh")
+
+
+def write(path, columns: dict) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+@pytest.fixture
+def columns(rng) -> dict:
+    a, b = rng.normal(size=(2, 40))
+    return {"a": a, "b": 10 + 3 * b, "price": 100 + 20 * np.sin(a) + 5 * b}
+
+
+@pytest.fixture
+def prices(tmp_path, columns):
+    write(tmp_path / "prices.csv", columns)
+
+
+def read(path) -> dict[str, np.ndarray]:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def test_predictions_are_those_of_the_library_in_units_of_the_target(command, prices, tmp_path):
+    result = command("predict", "prices.csv", "--target", "price", *SMALL, "--ridge", "0.1", "--out", "run")
+    assert result.code == 0, result.err
+    assert "report: run/report.html" in result.out
+    data = prepare(read_table("prices.csv"), None, Options(target="price"))
+    law = fw.predict(fw.MLP((8, 8), "tanh"), data.x_train, data.y_train, data.x_test, ridge=0.1)
+    got = read(tmp_path / "run" / "predictions.csv")
+    assert_close(got["predicted"].astype(float), data.center + data.unit * np.asarray(law.mean)[:, 0], 1e-9)
+    assert_close(got["spread of networks"].astype(float), data.unit * np.asarray(law.std), 1e-8)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    errors = got["predicted"].astype(float) - got["price"].astype(float)
+    assert_close(summary["scores"]["rmse"], np.sqrt(np.mean(errors**2)), 1e-8)
+    assert summary["training"]["steps"] == "inf"
+    assert summary["data"]["task"] == "regression"
+
+
+def test_verification_is_written_and_printed(command, prices, tmp_path):
+    result = command(
+        "predict", "prices.csv", "--target", "price", "--hidden", "32", "--steps", "30", "--verify", "6"
+    )
+    assert result.code == 0, result.err
+    assert "6 networks of width 32, 30 steps" in result.out
+    summary = json.loads((tmp_path / "predict-prices" / "summary.json").read_text())
+    assert summary["verification"]["networks"] == 6
+    assert summary["training"] | {"steps": 30, "ridge": 0.0} == summary["training"]
+    assert 0.4 < summary["verification"]["std, measured over predicted"] < 2.0
+
+
+def test_classes_are_detected_and_scored(command, tmp_path):
+    result = command("predict", "iris", *SMALL, "--out", "run")
+    assert result.code == 0, result.err
+    assert "accuracy" in result.out
+    got = read(tmp_path / "run" / "predictions.csv")
+    kinds = ["setosa", "versicolor", "virginica"]
+    probability = np.stack([got[f"probability {kind}"].astype(float) for kind in kinds], axis=1)
+    assert_close(probability.sum(axis=1), np.ones(30), 1e-8)
+    assert (np.array(kinds)[probability.argmax(axis=1)] == got["predicted"]).all()
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert_close(summary["scores"]["accuracy"], np.mean(got["predicted"] == got["target"]))
+    assert summary["scores"]["accuracy"] > 0.9
+    assert summary["data"]["classes"] == kinds
+
+
+def test_a_test_file_without_answers_is_predicted_without_scores(command, prices, columns, tmp_path):
+    write(tmp_path / "new.csv", {"a": columns["a"][:5], "b": columns["b"][:5]})
+    result = command(
+        "predict", "prices.csv", "--test", "new.csv", "--target", "price", *SMALL, "--out", "run"
+    )
+    assert result.code == 0, result.err
+    got = read(tmp_path / "run" / "predictions.csv")
+    assert list(got) == ["row", "predicted", "std", "spread of networks"]
+    # These rows were learnt, so they are predicted well.
+    assert np.abs(got["predicted"].astype(float) - columns["price"][:5]).max() < 5
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["scores"] is None
+
+
+def test_npz_and_one_hot(command, columns, tmp_path, rng):
+    words = np.where(rng.uniform(size=40) > 0.5, "new", "old")
+    np.savez(
+        tmp_path / "t.npz", x=np.stack([columns["a"], columns["b"]], axis=1), kind=words, y=columns["price"]
+    )
+    result = command("predict", "t.npz", "--one-hot", *SMALL, "--out", "run")
+    assert result.code == 0, result.err
+    features = json.loads((tmp_path / "run" / "summary.json").read_text())["data"]["features"]
+    assert features == ["x0", "x1", "kind=new", "kind=old"]
+
+
+def test_another_run_is_never_overwritten_unless_asked(command, prices, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text("precious")
+    arguments = ("predict", "prices.csv", "--target", "price", *SMALL, "--out", "run")
+    refused = command(*arguments)
+    assert refused.code == 2
+    assert "run already holds another run (summary.json): choose another --out" in " ".join(
+        refused.err.split()
+    )
+    assert (tmp_path / "run" / "summary.json").read_text() == "precious"
+    assert command(*arguments, "--force").code == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["data"]["name"] == "prices"
+    names = ["predictions.csv", "report.html", "summary.json"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == names
+
+
+def test_duplicates_are_noted_with_a_ridge_and_refused_without(command, columns, tmp_path):
+    for name in ("a", "b"):
+        columns[name][7] = columns[name][2]
+    write(tmp_path / "twice.csv", columns)
+    write(tmp_path / "new.csv", {name: values[:3] + 0.1 for name, values in columns.items()})
+    arguments = ("predict", "twice.csv", "--test", "new.csv", "--target", "price", *SMALL, "--out", "run")
+    refused = command(*arguments, "--ridge", "0")
+    assert refused.code == 2
+    assert "training rows 3 and 8 are equal in all features." in refused.err
+    assert "is singular: training points 2 and 7 are equal" in " ".join(refused.err.split())
+    assert not (tmp_path / "run").exists()
+    noted = command(*arguments)
+    assert noted.code == 0
+    assert "note: training rows 3 and 8 are equal in all features." in noted.err
+
+
+TABLES = {
+    "gaps.csv": {"a": ["1", "", "3", "nan"] * 5, "y": np.arange(20) / 3},
+    "words.csv": {"a": np.arange(20.0), "maker": ["x", "y"] * 10, "y": np.arange(20) / 3},
+    "constant.csv": {"a": np.arange(20.0), "c": np.full(20, 4.0), "y": np.arange(20) / 3},
+    "one.csv": {"a": [1.0], "y": [2.5]},
+    "few.csv": {"a": np.arange(5.0), "name": list("uvwxy")},
+}
+WRONG = {
+    "missing column": (["prices.csv", "--target", "prise"], "no column 'prise'. Did you mean 'price'?"),
+    "no target": (["prices.csv"], "say which column of prices to predict with --target: a, b, price"),
+    "words": (["words.csv", "--target", "y"], "column 'maker' is not numeric; .* --one-hot"),
+    "constant": (["constant.csv", "--target", "y"], "column 'c' is constant, 4 in every training row"),
+    "gaps": (["gaps.csv", "--target", "y"], "10 of 20 rows of gaps have missing .*, first row 2"),
+    "one row": (["one.csv", "--target", "y"], "one has 1 row"),
+    "one training row": (["one.csv", "--target", "y", "--test", "one.csv"], "one training row in one"),
+    "classes": (["few.csv", "--target", "name"], "target 'name' has 5 classes and there are 4 training rows"),
+    "eta": (["prices.csv", "--target", "price", "--eta", "5"], r"eta=5 is not below 2/lambda_max=0\.\d+"),
+    "eta word": (["prices.csv", "--target", "price", "--eta", "big"], "--eta must be auto or a number"),
+    "steps": (["prices.csv", "--target", "price", "--steps", "1.5"], "--steps must be a whole number or inf"),
+    "ridge": (["prices.csv", "--target", "price", "--ridge", "-1"], "--ridge must be auto or a finite"),
+    "verify": (["prices.csv", "--target", "price", "--verify", "2"], "--verify 2 is too few"),
+    "hidden": (["prices.csv", "--target", "price", "--hidden", "8y"], "neither WIDTHxLAYERS"),
+    "activation": (["prices.csv", "--target", "price", "--activation", "tahn"], "Did you mean 'tanh'?"),
+    "unknown data": (["bostn"], "'bostn' is neither a data set"),
+    "absent": (["none.csv"], "none.csv does not exist"),
+    "out folder": (["prices.csv", "--target", "price", "--out", "no/where"], "the folder no of --out"),
+    "out file": (["prices.csv", "--target", "price", "--out", "prices.csv"], "is a file; name a directory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_is_one_sentence_and_nothing_is_written(command, prices, tmp_path, case):
+    for name, table in TABLES.items():
+        write(tmp_path / name, table)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    arguments, words = WRONG[case]
+    result = command("predict", *arguments)
+    assert result.code == 2
+    sentence = " ".join(result.err.split())
+    assert re.search(words.replace("?", r"\?"), sentence), sentence
+    assert "Traceback" not in result.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == before

@@ -1,0 +1,85 @@
+"""Held-out predictions against retraining, and what is chosen by them."""
+
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from finitewidth.dynamics.cholesky import factorise
+from finitewidth.prediction.held_out import choose_ridge, held_out, observation_noise, without
+from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.leave_one_out import LeftOut
+from tolerances import assert_close
+
+NET = fw.MLP((8, 8), "relu", 0.1, 2.0)
+
+
+@pytest.fixture
+def data(rng):
+    x = rng.normal(size=(30, 3))
+    y = x[:, :1] - x[:, 1:2] ** 2 + 0.3 * rng.normal(size=(30, 1))
+    return x, y, rng.normal(size=(2, 3))
+
+
+@pytest.mark.parametrize("algorithm", [fw.GradientDescent(steps=25), fw.GradientFlow(2.0)])
+def test_folds_are_predicted_by_networks_trained_on_the_others(data, algorithm):
+    problem = TrainingProblem.of(NET, *data)
+    rows = np.array([4, 9, 17])
+    kept = np.setdiff1d(np.arange(30), rows)
+    again = fw.predict(NET, data[0][kept], data[1][kept], data[0][rows], algorithm)
+    law = fw.prediction.infinite_width.trained_distribution(without(problem, rows), algorithm)
+    assert_close(law.mean, again.mean, 1e-9)
+    assert_close(law.covariance, again.covariance, 1e-9)
+    out = held_out(problem, algorithm)
+    assert out.mean.shape == (30, 1)
+    # A point that is held out is predicted worse than one that is learnt.
+    learnt = fw.predict(NET, *data[:2], data[0], algorithm)
+    assert np.mean((out.mean - data[1]) ** 2) > 1.5 * np.mean((np.asarray(learnt.mean) - data[1]) ** 2)
+
+
+def test_the_end_of_training_leaves_out_one_at_a_time(data):
+    x, y, _ = data
+    out = held_out(TrainingProblem.of(NET, *data), fw.GradientDescent(), 0.2)
+    for i in (0, 13):
+        kept = np.delete(np.arange(30), i)
+        again = fw.predict(NET, x[kept], y[kept], x[i : i + 1], ridge=0.2)
+        assert_close(out.mean[i], np.asarray(again.mean[0]), 1e-9)
+        assert_close(out.variance[i], float(again.covariance[0, 0]), 1e-8)
+
+
+def test_noise_is_found_again(rng):
+    variance = rng.uniform(0.1, 2.0, size=20_000)
+    mean = rng.normal(size=(20_000, 1))
+    y = mean + np.sqrt(variance + 0.5)[:, None] * rng.normal(size=(20_000, 1))
+    found = observation_noise(LeftOut(mean, variance), y)
+    assert abs(found.variance - 0.5) < 0.06
+    total = variance + found.variance
+    direct = 0.5 * np.mean(np.log(2 * np.pi * total) + (y - mean)[:, 0] ** 2 / total)
+    assert_close(found.loss, direct)
+
+
+def test_the_ridge_grows_with_the_noise_of_the_labels(rng):
+    x = rng.normal(size=(80, 3))
+    clean = x[:, :1] - x[:, 1:2]
+    chosen = [
+        choose_ridge(
+            TrainingProblem.of(NET, x, clean + s * rng.normal(size=(80, 1)), x[:1]), fw.GradientDescent()
+        )
+        for s in (0.01, 1.0)
+    ]
+    assert chosen[1].ridge > 10 * chosen[0].ridge
+    assert abs(chosen[1].noise.variance - 1.0) < 0.5
+    assert chosen[1].losses.min() <= chosen[1].noise.loss <= chosen[1].losses.min() + 0.002
+
+
+def test_class_labels_choose_a_ridge_too(rng):
+    x = rng.normal(size=(60, 2))
+    index = (x[:, 0] > 0).astype(int)
+    problem = TrainingProblem.of(NET, x, 2.0 * np.eye(2)[index] - 1, x[:1])
+    choice = choose_ridge(problem, fw.DirectOptimization(), index)
+    assert choice.noise.loss < np.log(2) / 2
+    factorise(problem.train.ntk, choice.ridge)
+
+
+def test_early_stopping_has_no_ridge_to_choose(data):
+    with pytest.raises(ValueError, match="training to the end only"):
+        choose_ridge(TrainingProblem.of(NET, *data), fw.GradientDescent(steps=3))

@@ -1,0 +1,98 @@
+"""Growth with depth at one input: closed forms, dense tensors, and the laws of the universality classes."""
+
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from tolerances import CLOSED_FORM, assert_close
+
+TENSORS = ("K", "Theta", "G1", "V", "H1", "D", "F", "A", "B")
+
+
+@pytest.mark.parametrize(("activation", "slope"), [("relu", 5.0), ("linear", 2.0), ("abs", 2.0)])
+def test_vertex_of_scale_invariant_networks(activation, slope):
+    growth = fw.depth_growth(fw.MLP((50,) * 5, activation), 0.7)
+    assert_close(growth.V, slope * np.arange(6) * growth.K**2, CLOSED_FORM)
+    assert_close(fw.vertex_slope(activation), slope, CLOSED_FORM)
+    assert_close(growth.G1, np.zeros(6), scale=1e-12, tolerance=1.0)
+
+
+def test_excess_kurtosis_of_relu_is_the_first_order_of_the_path_count():
+    """E[z^4] = 3 K^2 prod (1 + 5/n) exactly."""
+    widths = (200, 300, 400)
+    growth = fw.depth_growth(fw.MLP(widths, "relu"))
+    exact = 3 * (np.prod([1 + 5 / n for n in widths]) - 1)
+    assert abs(growth.excess_kurtosis[-1] / exact - 1) < 5 * sum(1 / n for n in widths)
+    assert_close(growth.excess_kurtosis[-1], 15 * sum(1 / n for n in widths), CLOSED_FORM)
+
+
+def second_moment_of_relu_ntk(widths):
+    """E[H^2]/E[H]^2 of ReLU networks without biases, exactly and at any width, by a linear recursion.
+
+    Moments of two neurons of one layer: A of z1^2 z2^2, Q of z^2 with their kernels, T of two kernels;
+    the indices 11, 12 and x say whether the kernel's neurons are the same, another one, or both.
+    """
+    A, Q11, Q12, Qx, T11, T12, Tx = 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0
+    for n in widths:
+        mix = lambda u, v, n=n: 2 / n * u + (1 - 1 / n) * v
+        A_new = A * (1 + 5 / n)
+        Q12_new, Qx_new = A_new + mix(Q11, Q12), mix(Q11, Qx)
+        Tx_new, T12_new = mix(T11, Tx), A_new + 2 * mix(Q11, Q12) + mix(T11, T12)
+        A, Q12, Qx, Q11 = A_new, Q12_new, Qx_new, Q12_new + 2 * Qx_new
+        Tx, T12, T11 = Tx_new, T12_new, T12_new + 2 * Tx_new
+    return T11 / (len(widths) + 1) ** 2
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 2), (3, 1, 2), (1,) * 10])
+def test_ntk_variance_of_relu_is_the_first_order_of_an_exact_law(shape):
+    widths = tuple(10**6 * w for w in shape)
+    growth = fw.depth_growth(fw.MLP(widths, "relu", lambda_b=0.0))
+    assert_close(growth.ntk_variance[-1], second_moment_of_relu_ntk(widths) - 1, 1e-4)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "gelu", "relu"])
+def test_one_input_of_the_dense_tensors(activation):
+    net = fw.MLP(
+        (30, 20, 40), activation,
+        (0.1, 0.2, 0.1, 0.0), (1.3, 1.5, 1.7, 1.2), (0.3, 0.2, 0.1, 0.4), (0.7, 0.5, 0.8, 1.1),
+    )  # fmt: skip
+    x = np.array([[0.9, 0.5]])
+    tensors, growth = fw.corrections(net, x), fw.depth_growth(net, float(np.mean(x**2)))
+    for name in TENSORS:
+        dense = np.asarray(getattr(tensors, name)).item()
+        assert_close(dense, getattr(growth, name)[-1], 1e-7, scale=max(abs(dense), 1e-3))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sin", "elu"])
+def test_vanishing_variance_has_a_universal_vertex(activation):
+    """V/K^2 = (2/3) l, up to the logarithms of the approach to K* = 0."""
+    growth = fw.depth_growth(fw.MLP((10,) * 2000, activation))
+    assert abs((growth.V / growth.K**2)[-1] / 2000 - fw.vertex_slope(activation)) < 3 * np.log(2000) / 2000
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu"])
+def test_half_stable_vertex_at_the_fixed_point(activation):
+    point = fw.criticality(activation)
+    square = (point.K_star - point.C_b) / point.C_W
+    growth = fw.depth_growth(fw.MLP((10,) * 8, activation), square)
+    assert_close(growth.V / growth.K**2, fw.vertex_slope(activation) * np.arange(9), 1e-6)
+
+
+def test_no_critical_point_no_slope():
+    assert np.isnan(fw.vertex_slope("sigmoid"))
+
+
+def test_kinks_between_curved_sides():
+    net = fw.MLP((16, 24), "elu")
+    one = fw.corrections(net, [[0.8, -0.3]])
+    assert_close(one.V.item(), fw.depth_growth(net, 0.365).V[-1], CLOSED_FORM)
+    with pytest.raises(ValueError, match="activation 'elu' has a jump, or a kink between curved sides"):
+        fw.corrections(net, [[0.8, -0.3], [0.1, 0.5]])
+    with pytest.raises(ValueError, match=r"P does not exist for an activation with a kink.*A and B exist"):
+        one.P  # noqa: B018
+
+
+@pytest.mark.parametrize("square", [0.0, -1.0, np.inf])
+def test_square_must_be_positive(square):
+    with pytest.raises(ValueError, match="square must be finite and positive"):
+        fw.depth_growth(fw.MLP((4,), "relu"), square)

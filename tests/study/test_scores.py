@@ -1,0 +1,43 @@
+"""Scores against their definitions and against scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score
+
+from finitewidth.study.scores import ClassificationScores, RegressionScores, reliability
+from tolerances import assert_close
+
+
+def test_regression(rng):
+    mean, std = rng.normal(size=4000), np.full(4000, 0.7)
+    y = mean + 0.7 * rng.normal(size=4000)
+    scores = RegressionScores.of(mean, std, y)
+    assert_close(scores.r2, r2_score(y, mean))
+    assert_close(scores.mae, mean_absolute_error(y, mean))
+    assert abs(scores.rmse - 0.7) < 0.03
+    # A correct law covers what it says, to four standard errors of a share.
+    gap = np.abs(scores.calibration.observed - scores.calibration.levels)
+    assert (gap < 4 * np.sqrt(0.25 / 4000)).all()
+    assert RegressionScores.of(mean, 3 * std, y).calibration.error > 0.2
+    assert RegressionScores.of(mean, std / 3, y).calibration.error > 0.2
+    assert scores.loss < min(RegressionScores.of(mean, c * std, y).loss for c in (0.5, 2.0))
+
+
+def test_classification(rng):
+    probability = rng.dirichlet(np.ones(4), size=5000)
+    labels = (probability.cumsum(axis=1) < rng.uniform(size=(5000, 1))).sum(axis=1)
+    scores = ClassificationScores.of(probability, labels)
+    assert_close(scores.accuracy, accuracy_score(labels, probability.argmax(axis=1)))
+    assert_close(scores.loss, log_loss(labels, probability, labels=range(4)))
+    assert scores.calibration.error < 0.03
+    sure = probability**3 / (probability**3).sum(axis=1, keepdims=True)
+    assert ClassificationScores.of(sure, labels).calibration.error > 0.1
+
+
+def test_reliability_of_three_groups():
+    confidence = np.array([0.55, 0.5, 0.95, 1.0, 0.92])
+    parts = reliability(confidence, np.array([True, False, True, True, False]))
+    assert_close(parts.confidence, np.array([0.525, (0.95 + 1 + 0.92) / 3]))
+    assert_close(parts.accuracy, np.array([0.5, 2 / 3]))
+    assert parts.rows.tolist() == [2, 3]
+    assert parts.error == pytest.approx((2 * 0.025 + 3 * (2.87 / 3 - 2 / 3)) / 5)

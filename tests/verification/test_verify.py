@@ -1,0 +1,140 @@
+"""Real networks against their predicted law, and what happens when the law is wrong."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from finitewidth.networks.optimizers import anchored_descent
+from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.verification.stopping import stop
+from tolerances import assert_close
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    return tuple(jnp.asarray(rng.normal(size=shape)) for shape in ((6, 3), (6, 2), (4, 3)))
+
+
+def network(*hidden: int) -> fw.MLP:
+    return fw.MLP(hidden, "erf", 0.2, 1.6, 0.5, 1.2)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 2.0])
+def test_wide_networks_agree_with_their_law(data, ridge):
+    law = fw.predict(network(256, 256), *data, ridge=ridge)
+    check = fw.verify(law, 120, key=jax.random.key(3), dtype=jnp.float32)
+    assert check.agrees, str(check)
+    assert check.outputs.shape == (120, 4, 2)
+    # The comparison can tell: without the ridge, or with one, the law is another.
+    other = fw.predict(network(256, 256), *data, ridge=2.0 - ridge)
+    wrong = check._replace(predicted_mean=np.asarray(other.mean), predicted_std=np.asarray(other.std))
+    assert not wrong.agrees
+
+
+def test_a_law_with_the_wrong_spread_is_rejected(data):
+    law = fw.predict(network(128), *data, fw.GradientDescent(steps=30))
+    check = fw.verify(law, 200, dtype=jnp.float32)
+    assert check.agrees, str(check)
+    assert not check._replace(predicted_std=1.5 * check.predicted_std).agrees
+    assert not check._replace(predicted_mean=check.predicted_mean + 0.5).agrees
+
+
+def test_narrow_networks_disagree_and_are_told_how_much_to_expect(data):
+    check = fw.verify(fw.predict(network(4, 4), *data), 300, dtype=jnp.float32)
+    assert not check.agrees
+    assert check.expected_difference == 3 / 4
+    assert "(depth/width) = 75 %" in str(check)
+
+
+def test_finite_training_is_compared_with_the_law_itself(data):
+    law = fw.predict(network(64), *data, fw.GradientDescent(eta=0.05, steps=7))
+    check = fw.verify(law, 10)
+    assert (check.steps, check.eta, check.remaining) == (7, 0.05, 0.0)
+    assert_close(check.predicted_mean, law.mean)
+    assert "7 steps with eta = 0.05, against infinite width" in str(check)
+
+
+def test_flow_is_followed_with_small_steps(data):
+    law = fw.predict(network(64), *data, fw.GradientFlow(1.5))
+    check = fw.verify(law, 5)
+    assert_close(check.eta * check.steps, 1.5)
+    size = float(np.abs(law.mean).max())
+    assert np.abs(check.predicted_mean - np.asarray(law.mean)).max() < 0.02 * size
+
+
+def test_the_loss_during_training_is_that_of_the_networks(data):
+    law = fw.predict(network(512), *data, fw.GradientDescent(steps=20))
+    check = fw.verify(law, 100, y_test=jnp.zeros((4, 2)), dtype=jnp.float32)
+    for predicted, measured, sem in (
+        (check.predicted_loss.train, check.loss.train, check.loss.train_sem),
+        (check.predicted_loss.test, check.loss.test, check.loss.test_sem),
+    ):
+        assert predicted.shape == measured.shape == (21,)
+        assert (np.abs(predicted - measured) < 4 * sem + 3 / 512 * predicted).all()
+    final = 0.5 * (check.outputs**2).sum(axis=(1, 2)).mean() / 4
+    assert_close(check.loss.test[-1], final, 1e-5)
+
+
+class TestStopping:
+    @pytest.mark.parametrize("ridge", [0.0, 0.1])
+    def test_the_law_at_the_stop_is_as_near_the_end_as_it_says(self, data, ridge):
+        problem = TrainingProblem.of(network(8), *data)
+        end = trained_distribution(problem, fw.DirectOptimization(), ridge=ridge)
+        chosen = stop(problem, end, fw.GradientDescent(), ridge, 50, 10**6)
+        near = trained_distribution(problem, chosen.algorithm, ridge=ridge)
+        rms = lambda a: float(jnp.sqrt(jnp.mean(a**2)))
+        moved = rms(near.mean - end.mean) / (rms(end.std) / math.sqrt(50))
+        assert_close(chosen.remaining, moved, 1e-8)
+        assert moved <= 0.1
+        earlier = trained_distribution(
+            problem, chosen.algorithm.stopped(chosen.algorithm.steps - 1), ridge=ridge
+        )
+        assert rms(earlier.mean - end.mean) / (rms(end.std) / math.sqrt(50)) > 0.1
+
+    def test_a_cap_on_the_steps_is_kept_and_reported(self, data):
+        check = fw.verify(fw.predict(network(32), *data), 5, most_steps=3)
+        assert check.steps == 3
+        assert check.remaining > 0.1
+        assert "training on to the end would move the mean" in str(check)
+        assert_close(
+            check.predicted_mean, fw.predict(network(32), *data, fw.GradientDescent(check.eta, 3)).mean
+        )
+
+
+def test_anchored_descent_ends_at_ridge_regression(data):
+    """On a network without hidden layers the trained function is known in closed form."""
+    x, y, x_test = data
+    net = fw.MLP((), "linear", 0.3, 1.1, 0.7, 1.3, n_out=2)
+    params = net.init(jax.random.key(0), 3)
+    run = fw.train(net, params, x, y, steps=4000, optimizer=anchored_descent(net, 3, 0.05, 0.4))
+    features = jnp.concatenate([jnp.sqrt(1.3 / 3) * x, jnp.sqrt(0.7) * jnp.ones((6, 1))], axis=1)
+    at_test = jnp.concatenate([jnp.sqrt(1.3 / 3) * x_test, jnp.sqrt(0.7) * jnp.ones((4, 1))], axis=1)
+    moved = jnp.linalg.solve(
+        features.T @ features + 0.4 * jnp.eye(4), features.T @ (y - net.apply(params, x))
+    )
+    assert_close(net.apply(run.params, x_test), net.apply(params, x_test) + at_test @ moved, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("law", "sentence"),
+    [
+        (lambda d: dataclasses.replace(fw.predict(network(4), *d), recipe=None), "must come from"),
+        (lambda d: fw.predict(network(4), *d, fw.BayesianInference(0.1)), "law is a posterior"),
+        (lambda d: fw.predict(network(4), *d, initial=lambda x: x[:, :2]), "random start"),
+        (lambda d: fw.predict(fw.MLP((), "linear", 0.1, 1.0), *d, ridge=0.1), "no hidden layer"),
+    ],
+)
+def test_laws_that_no_training_reaches(data, law, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        fw.verify(law(data), 5)
+
+
+def test_two_networks_are_too_few(data):
+    with pytest.raises(ValueError, match="networks must be at least 3 to have a spread, got 2"):
+        fw.verify(fw.predict(network(4), *data), 2)

@@ -1,0 +1,32 @@
+"""Wrong theories of finite width that the claims must reject: (claim, prediction, what is wrong)."""
+
+import numpy as np
+
+
+def scaled(factor):
+    return lambda setting, value: np.asarray(value * factor)
+
+
+def without_depth(setting, value):
+    """One hidden layer's fluctuation at every depth."""
+    return np.broadcast_to(value[:1], value.shape)
+
+
+WRONG = [
+    ("excess-kurtosis-depth-width", "relu", scaled(2 / 5)),
+    ("excess-kurtosis-depth-width", "tanh", scaled(3.0)),
+    ("ntk-width-scaling", "mean", scaled(1.1)),
+    ("ntk-width-scaling", "variance", scaled(1.5)),
+    ("dntk-width-scaling", "z dH", scaled(-1.0)),
+    ("dntk-width-scaling", "I", scaled(1 / 3)),
+    ("dntk-width-scaling", "J", scaled(0.5)),
+    ("depth-over-width", "variance", without_depth),
+    ("mean-kernel-shift", "nngp", scaled(1.1)),
+    ("mean-kernel-shift", "ntk shift", scaled(-1.0)),
+    ("kernel-change-one-input", "change", scaled(2.0)),
+    *(("finite-width-tensors-tanh", f"{name} depth 2", scaled(1.5)) for name in "VDFABQRSTU"),
+    ("finite-width-tensors-tanh", "P depth 2", scaled(-1.0)),
+    *(("finite-width-tensors-gelu", f"{name} depth 2", scaled(1.5)) for name in "VDFABPQRSTU"),
+    *(("finite-width-tensors-relu", f"{name} depth 3", scaled(1.5)) for name in "DFAB"),
+    ("finite-width-tensors-relu", "V depth 3", scaled(2.0)),
+]
