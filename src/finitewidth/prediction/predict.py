@@ -81,9 +81,7 @@ def predict(
         training = algorithm or GradientDescent()
         if order == 1:
             if ridge != 0 or initial is not None:
-                raise ValueError(
-                    "order=1 describes networks with a random start and no ridge: give neither."
-                )
+                raise ValueError("order=1 describes networks with a random start and no ridge: give neither.")
             refuse(problem, training)
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
         if order == 1:
