@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-# Trained ensembles of tanh and GELU networks leave the first-order law by about a tenth of the correction
-# where the kernel's relative variance is this small; see the guide to finite width.
+# Trained tanh networks leave the first-order law by 10 to 20 per cent of the correction where both
+# numbers are this small; see the guide to training at finite width.
 CLEAN_FLUCTUATION = 0.02
 CLEAN_RATIO = 0.01
 # Past these the next orders are as likely to matter as the first.
@@ -39,8 +39,8 @@ class ExpansionRange(NamedTuple):
     fluctuation
         Relative variance of the training kernel, kappa / n.
     trusted_width
-        From this width on (all hidden layers scaled alike) the correction can be trusted to about a tenth
-        of itself.
+        From this width on (all hidden layers scaled alike) the correction can be trusted to ten or
+        twenty per cent of itself.
     """
 
     width: int
