@@ -25,8 +25,10 @@ from finitewidth.networks.training import Training, train
 from finitewidth.prediction.bayesian import BayesianInference, evidence
 from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.finite_width import DenseTensors
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.predict import predict
+from finitewidth.prediction.sampled_mean import SampledNeurons
 from finitewidth.statistics.corrections import Corrections, corrections
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
@@ -44,6 +46,7 @@ __all__ = [
     "BayesianInference",
     "Corrections",
     "CubicModel",
+    "DenseTensors",
     "DepthGrowth",
     "DirectOptimization",
     "Ensemble",
@@ -54,6 +57,7 @@ __all__ = [
     "LossCurves",
     "NearlyKernel",
     "QuadraticModel",
+    "SampledNeurons",
     "TangentModel",
     "TrainedDistribution",
     "Training",

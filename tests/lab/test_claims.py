@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab import ensembles, linear_descent, one_layer, perturbations, tensors, two_layers
+from finitewidth.lab import (
+    ensembles,
+    linear_descent,
+    one_layer,
+    perturbations,
+    shallow_networks,
+    tensors,
+    two_layers,
+)
 from finitewidth.lab.runner import run_claim, save
 from wrong_finite_width_theories import WRONG as WRONG_FINITE_WIDTH_THEORIES
 from wrong_linear_theories import WRONG as WRONG_LINEAR_THEORIES
@@ -39,6 +47,7 @@ THEORY = (
     "kernels",
     "loss_curves",
     "mercer",
+    "predict",
     "ridge_regression",
     "smoother",
     "susceptibilities",
@@ -148,6 +157,10 @@ WRONG = [
     *WRONG_LINEAR_THEORIES,
     *WRONG_QUADRATIC_THEORIES,
     *WRONG_FINITE_WIDTH_THEORIES,
+    ("trained-mean-width", "coefficient", scaled(1.5)),
+    ("trained-mean-gelu", "coefficient", scaled(-1.0)),
+    ("trained-mean-depth-3", "coefficient", scaled(-1.0)),
+    ("trained-mean-stopped", "coefficient", scaled(2.0)),
 ]
 
 
@@ -165,7 +178,7 @@ def test_claim_holds_and_wrong_theories_fail(id):
 
 
 @pytest.mark.parametrize(
-    "instrument", [ensembles, linear_descent, one_layer, perturbations, tensors, two_layers]
+    "instrument", [ensembles, linear_descent, one_layer, perturbations, shallow_networks, tensors, two_layers]
 )
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))

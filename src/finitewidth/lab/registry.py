@@ -31,6 +31,7 @@ from finitewidth.lab.chapters import (
     reproducing_kernels,
     ridge_duality,
     tangent_kernel,
+    trained_finite_width,
     trained_law,
     variance_decay,
     wide_limit,
@@ -69,6 +70,7 @@ _CLAIMS: tuple[Claim, ...] = (
     *mean_kernels.CLAIMS,
     *finite_width_tensors.CLAIMS,
     *kernel_motion.CLAIMS,
+    *trained_finite_width.CLAIMS,
 )
 
 

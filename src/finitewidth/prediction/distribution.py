@@ -1,11 +1,64 @@
 """The distribution of trained networks at a set of test points."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.recipe import Recipe
+
+Matrix = np.ndarray | Array
+
+
+class Origins(NamedTuple):
+    """A correction split by where it comes from.
+
+    `mean_ntk` and `ntk_fluctuations` are those of networks whose kernel stays at its random start; `dntk`
+    and `ddntk`, the first and second change of the kernel in training, are representation learning.
+    """
+
+    mean_ntk: Float[Matrix, "test out"]
+    ntk_fluctuations: Float[Matrix, "test out"]
+    dntk: Float[Matrix, "test out"]
+    ddntk: Float[Matrix, "test out"]
+
+    @property
+    def total(self) -> Float[Matrix, "test out"]:
+        """The whole correction."""
+        return sum(self[1:], start=self[0])
+
+
+class FirstOrder(NamedTuple):
+    """What finite width changes, to first order; everything is already divided by the width.
+
+    Attributes
+    ----------
+    mean_correction, mean_correction_error
+        (test, out), and its standard error, zero where tensors were computed by quadrature.
+    origin, origin_error
+        The correction split by origin.
+    covariance_correction
+        (test, test), averaged over the outputs; None where it was not computed.
+    output_covariance_correction
+        (test, out, test, out): at this order different outputs are correlated and have different variances.
+    range
+        How small the correction is, and from which width on it can be trusted.
+    samples
+        Number of sampled neurons, zero for quadrature.
+    """
+
+    mean_correction: Float[Array, "test out"]
+    mean_correction_error: Float[Array, "test out"]
+    origin: Origins
+    origin_error: Origins
+    covariance_correction: Float[Array, "test test"] | None
+    output_covariance_correction: Float[Array, "test out test out"] | None
+    range: ExpansionRange
+    samples: int
 
 
 class TrainedDistribution(eqx.Module):
@@ -19,14 +72,48 @@ class TrainedDistribution(eqx.Module):
     mean
         (test, out)
     covariance
-        (test, test), of every output component.
+        (test, test), of every output component; their average where finite width tells them apart.
+    first_order
+        What finite width changes, included in mean and covariance; None for order=0.
     recipe
         Network, data and training, when the law comes from `predict`: what `verify` trains.
     """
 
     mean: Float[Array, "test out"]
     covariance: Float[Array, "test test"]
+    first_order: FirstOrder | None = None
     recipe: Recipe | None = None
+
+    @property
+    def mean_correction(self) -> Float[Array, "test out"]:
+        """What finite width adds to the mean."""
+        return self._first_order.mean_correction
+
+    @property
+    def mean_correction_error(self) -> Float[Array, "test out"]:
+        """Standard error of that, from sampling."""
+        return self._first_order.mean_correction_error
+
+    @property
+    def origin(self) -> Origins:
+        """The correction of the mean, split by origin."""
+        return self._first_order.origin
+
+    @property
+    def covariance_correction(self) -> Float[Array, "test test"] | None:
+        """What finite width adds to the covariance; None where it was not computed."""
+        return self._first_order.covariance_correction
+
+    @property
+    def range(self) -> ExpansionRange:
+        """How small the correction is."""
+        return self._first_order.range
+
+    @property
+    def _first_order(self) -> FirstOrder:
+        if self.first_order is None:
+            raise AttributeError("this law is that of infinite width: ask predict for order=1.")
+        return self.first_order
 
     @property
     def std(self) -> Float[Array, " test"]:

@@ -7,6 +7,7 @@ from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.prediction.bayesian import BayesianInference, posterior
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.finite_width import Method, first_order, refuse
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
 from finitewidth.prediction.recipe import Recipe
 from finitewidth.statistics.inputs import ArrayLike
@@ -22,6 +23,7 @@ def predict(
     *,
     initial: Start | None = None,
     ridge: float | int = 0.0,
+    method: Method | None = None,
 ) -> TrainedDistribution:
     """Distribution, over initialisations, of the trained network's outputs at the test points.
 
@@ -37,17 +39,21 @@ def predict(
         `GradientDescent(eta, steps)` (the default, run to the end), `GradientFlow(time)`,
         `DirectOptimization()` or `BayesianInference(noise)`.
     order
-        0 for infinite width.
+        0 for infinite width, 1 for the first correction in 1/width as well (smooth activations).
     initial
         A given starting function instead of a random one, or its outputs on (x_train, x_test).
     ridge
         Added to the diagonal of the training NTK: the strength r of a penalty r/2 |theta - theta(0)|^2
         on the distance that the parameters move.
+    method
+        How the correction is computed: `DenseTensors()` or `SampledNeurons(relative_error)`; without it
+        the first for at most 8 points, training and test together, the second for more.
 
     Returns
     -------
     TrainedDistribution
-        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it.
+        `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it. With
+        order=1 also `mean_correction`, `mean_correction_error`, `origin`, `covariance_correction`, `range`.
 
     Examples
     --------
@@ -58,18 +64,28 @@ def predict(
     >>> bool(jnp.max(law.std) < 1e-6)                 # training points are learnt
     True
     """
-    if order != 0:
-        raise ValueError(f"order must be 0 (infinite width), got {order}.")
+    if order not in (0, 1):
+        raise ValueError(f"order must be 0 (infinite width) or 1 (first correction in 1/width), got {order}.")
     problem = TrainingProblem.of(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
         if ridge != 0 or initial is not None:
             raise ValueError(
                 "ridge and initial belong to gradient descent; Bayesian inference takes noise only."
             )
+        if order == 1:
+            raise ValueError(
+                "order=1 describes networks trained by gradient descent, not Bayesian inference."
+            )
         training, law = None, posterior(problem, algorithm)
     else:
         training = algorithm or GradientDescent()
+        if order == 1:
+            if ridge != 0 or initial is not None:
+                raise ValueError("order=1 describes networks with a random start and no ridge: give neither.")
+            refuse(problem, training)
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
+        if order == 1:
+            law = first_order(problem, training, law, method)
     x_train, y, x_test = problem.x_train, problem.y, problem.x_test
     return dataclasses.replace(
         law, recipe=Recipe(net, x_train, y, x_test, training, order, ridge, random_start=initial is None)

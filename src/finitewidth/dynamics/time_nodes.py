@@ -1,0 +1,179 @@
+r"""Times at which products of decaying modes are evaluated one by one.
+
+The projector weights do not factorise over modes, but as sums over training time they are made of terms
+that do. At the end of training a few times are enough: nodes $\tau_j$ and weights $w_j$ with
+$1/r\approx\sum_jw_je^{-\tau_jr}$ on the range of rates that occur (gradient flow), or
+$\sum_jX^j\approx\sum_iw_iX^{j_i}$ with real powers (gradient descent), found by least squares. Training that
+stops is sampled instead: times are drawn from bins that grow with time, which is exact on average.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import least_squares
+
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.mode_weights import clock
+
+_GRID = 240
+_FEWEST, _MOST = 4, 40
+_BIN_GROWTH = 1.7
+_FIRST_BIN = 0.3
+# Beyond this exponent a product of modes has decayed to nothing.
+_DECAYED = 40.0
+
+
+class Times(NamedTuple):
+    """One time for every sample, an earlier one where two are needed, and the weight of the pair."""
+
+    late: Float[np.ndarray, " rows"]
+    early: Float[np.ndarray, " rows"]
+    late_odd: Float[np.ndarray, " rows"]
+    early_odd: Float[np.ndarray, " rows"]
+    weight: Float[np.ndarray, " rows"]
+
+
+class TimeStrata(ABC):
+    """A division of training time; every sample belongs to one stratum."""
+
+    count: int
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, stratum: Int[np.ndarray, " rows"]) -> Times:
+        """Times of samples whose strata are given."""
+
+
+@dataclass(frozen=True)
+class Nodes(TimeStrata):
+    """Fixed times; `odd` marks odd numbers of steps where modes change sign at every step."""
+
+    times: Float[np.ndarray, " nodes"]
+    odd: Float[np.ndarray, " nodes"]
+    weights: Float[np.ndarray, " nodes"]
+
+    @property
+    def count(self) -> int:
+        return len(self.times)
+
+    def draw(self, rng, stratum):
+        time, odd = self.times[stratum], self.odd[stratum]
+        return Times(time, time, odd, odd, self.weights[stratum])
+
+
+@dataclass(frozen=True)
+class Bins(TimeStrata):
+    """Times drawn from bins: whole numbers of steps, or real times; with an earlier time if `nested`."""
+
+    edges: Float[np.ndarray, " edges"]
+    whole: bool
+    nested: bool
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        bins = range(len(self.edges) - 1)
+        return [(i, j) for i in bins for j in range(i + 1)] if self.nested else [(i, i) for i in bins]
+
+    @property
+    def count(self) -> int:
+        return len(self._pairs)
+
+    def draw(self, rng, stratum):
+        pairs = np.array(self._pairs)[stratum]
+        late, weight = self._uniform(rng, self.edges[pairs[:, 0]], self.edges[pairs[:, 0] + 1])
+        if not self.nested:
+            return Times(late, late, late % 2, late % 2, weight)
+        ends = np.minimum(self.edges[pairs[:, 1] + 1], late)
+        early, room = self._uniform(rng, self.edges[pairs[:, 1]], ends)
+        return Times(late, early, late % 2, early % 2, weight * room)
+
+    def _uniform(self, rng, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        room = np.maximum(end - start, 0.0)
+        time = start + room * rng.random(len(start))
+        return (np.floor(time) if self.whole else time), room
+
+
+def time_strata(
+    t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, *, nested: bool, tolerance: float = 1e-4
+) -> TimeStrata:
+    """Nodes at the end of training, bins before it; `nested` weights need two times there."""
+    if algorithm.converged:
+        return _nodes(t, algorithm, tolerance)
+    ticking = clock(algorithm)
+    whole = isinstance(algorithm, GradientDescent)
+    end = ticking.end
+    first = 1.0 if whole else min(end, _FIRST_BIN / (ticking.rate * max(float(t.max()), 1e-300)))
+    edges = [0.0, first]
+    while edges[-1] < end:
+        step = edges[-1] * _BIN_GROWTH
+        edges.append(min(end, float(np.ceil(step)) if whole else step))
+    return Bins(np.minimum(edges, end), whole, nested)
+
+
+def _nodes(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, tolerance: float) -> Nodes:
+    if not isinstance(algorithm, GradientDescent):
+        times, weights = _fit(2 * t.min(), 3 * t.max(), _reciprocal, tolerance)
+        return Nodes(times, np.zeros_like(times), weights)
+    x = np.abs(1 - float(algorithm.eta) * t)
+    rate = -np.log(np.clip(x, 1e-300, 1 - 1e-15))
+    slowest, fastest = 2 * rate.min(), min(3 * rate.max(), _DECAYED)
+    if (1 - float(algorithm.eta) * t > -1e-12).all():
+        times, weights = _fit(slowest, max(fastest, 2 * slowest), _steps, tolerance)
+        return Nodes(np.append(times, 0.0), np.zeros(len(times) + 1), np.append(weights, 1.0))
+    # Even and odd steps apart: within each the products keep their sign.
+    times, weights = _fit(2 * slowest, max(2 * fastest, 4 * slowest), _steps, tolerance)
+    even = 2 * np.append(times, 0.0)
+    weights = np.append(weights, 1.0)
+    odd = np.repeat([0.0, 1.0], len(even))
+    return Nodes(np.concatenate([even, even + 1]), odd, np.tile(weights, 2))
+
+
+def _reciprocal(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return 1 / r, 1 / r
+
+
+def _steps(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All steps but the first, whose term is one; accuracy is asked of the whole sum."""
+    return np.exp(-r) / -np.expm1(-r), -1 / np.expm1(-r)
+
+
+class _SumOfExponentials(NamedTuple):
+    """Relative error of a sum of exponentials, with logarithms of nodes, then of weights, as parameters."""
+
+    r: np.ndarray
+    value: np.ndarray
+    scale: np.ndarray
+
+    def error(self, p: np.ndarray) -> np.ndarray:
+        tau, w = np.exp(np.split(p, 2))
+        return (np.exp(-np.outer(self.r, tau)) @ w - self.value) / self.scale
+
+    def slope(self, p: np.ndarray) -> np.ndarray:
+        tau, w = np.exp(np.split(p, 2))
+        term = np.exp(-np.outer(self.r, tau)) * w / self.scale[:, None]
+        return np.concatenate([-term * np.outer(self.r, tau), term], axis=1)
+
+
+def _fit(low: float, high: float, target, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and positive weights of a sum of exponentials, as few as the tolerance allows."""
+    low, high = float(low), max(float(high), 1.5 * float(low))
+    r = np.exp(np.linspace(np.log(low), np.log(high), _GRID))
+    value, scale = target(r)
+    best: tuple[np.ndarray, np.ndarray] | None = None
+    for n in range(_FEWEST, _MOST + 1, 2):
+        u = np.linspace(np.log(0.1 / high), np.log(3 / low), n)
+        start = np.concatenate([u, u + np.log(u[1] - u[0])])
+
+        room = np.concatenate([np.full(n, np.log(100.0)), np.full(n, np.log(1e6))])
+        fit = _SumOfExponentials(r, value, scale)
+        limits = (start - room, start + room)
+        found = least_squares(fit.error, start, jac=fit.slope, bounds=limits, max_nfev=300)
+        best = np.exp(found.x[:n]), np.exp(found.x[n:])
+        if np.abs(found.fun).max() <= tolerance:
+            return best
+    raise ValueError(
+        f"no {_MOST} training times reach accuracy {tolerance:.1e} for rates from {low:.2e} to {high:.2e}: "
+        "the training kernel is close to singular; remove near-duplicate training points or stop training."
+    )

@@ -1,0 +1,154 @@
+r"""The trained distribution to first order in 1/width.
+
+$E[z]=My+\frac1n c+O(n^{-2})$ with n the width of the last hidden layer and the other hidden widths in fixed
+proportion to it. A handful of points has its coefficient from dense tensors, by quadrature; more points by
+sampled neurons, with a standard error.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
+from finitewidth.expectations.derivative_moments import is_smooth
+from finitewidth.parametrisation import NTK
+from finitewidth.prediction.dense_covariance import dense_covariance
+from finitewidth.prediction.dense_mean import dense_mean
+from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
+from finitewidth.prediction.expansion_range import ExpansionRange
+from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
+from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.sampled_mean import SampledNeurons, sampled_mean
+from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.hidden_layers import layer_kernels
+
+# Dense tensors of more points take longer than sampling does.
+_FEW_POINTS = 8
+# Labels (output, point) of the covariance's tensors, which have four of them.
+_MOST_LABELS = 40
+
+
+@dataclass(frozen=True)
+class DenseTensors:
+    """All tensors by quadrature, for a handful of points, training and test together.
+
+    Parameters
+    ----------
+    tolerance
+        Relative accuracy of the averages over one neuron.
+    """
+
+    tolerance: float = 1e-8
+
+
+Method = DenseTensors | SampledNeurons
+
+
+def first_order(
+    problem: TrainingProblem,
+    algorithm: SpectralAlgorithm,
+    infinite: TrainedDistribution,
+    method: Method | None,
+) -> TrainedDistribution:
+    """The infinite-width law with its correction of order 1/width."""
+    net = problem.net
+    x = np.concatenate([problem.x_train, problem.x_test]).astype(float)
+    if method is None:
+        method = DenseTensors() if len(x) <= _FEW_POINTS else SampledNeurons()
+    y = np.asarray(problem.y, dtype=float)
+    n = net.hidden[-1]
+    if isinstance(method, DenseTensors):
+        tensors = corrections(net, x, tolerance=method.tolerance)
+        modes = TrainingModes.of(np.asarray(tensors.K), np.asarray(tensors.Theta), y, algorithm)
+        _refuse_singular(modes)
+        origins = dense_mean(tensors, modes)
+        error, samples = np.zeros_like(origins.total), 0
+        errors = Origins(*(np.zeros_like(o) for o in origins))
+        kappa = dense_kernel_noise(tensors, modes)
+        few = len(x) * y.shape[1] <= _MOST_LABELS
+        spread = dense_covariance(tensors, modes) / n if few else None
+    else:
+        kernels = layer_kernels(net, x)
+        modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
+        _refuse_singular(modes)
+        sampled = sampled_mean(net, kernels, modes, method)
+        origins, errors, error, samples = (
+            sampled.origins,
+            sampled.standard_errors,
+            sampled.standard_error,
+            sampled.samples,
+        )
+        kappa = sampled_kernel_noise(net, kernels, modes, method.key)
+        spread = None
+    size = ExpansionRange.of(net.hidden, np.asarray(infinite.mean), origins.total, kappa)
+    size.warn()
+    return _corrected(infinite, origins, errors, error, spread, size, samples, n)
+
+
+def _corrected(
+    infinite: TrainedDistribution,
+    origins: Origins,
+    errors: Origins,
+    error: Float[np.ndarray, "test out"],
+    spread: Float[np.ndarray, "test out test out"] | None,
+    size: ExpansionRange,
+    samples: int,
+    n: int,
+) -> TrainedDistribution:
+    dtype = infinite.mean.dtype
+    array = lambda a: jnp.asarray(a, dtype)
+    correction = array(origins.total / n)
+    own = None if spread is None else array(np.einsum("aobo->ab", spread) / spread.shape[1])
+    return TrainedDistribution(
+        mean=infinite.mean + correction,
+        covariance=infinite.covariance if own is None else infinite.covariance + own,
+        first_order=FirstOrder(
+            mean_correction=correction,
+            mean_correction_error=array(error / n),
+            origin=Origins(*(array(o / n) for o in origins)),
+            origin_error=Origins(*(array(e / n) for e in errors)),
+            covariance_correction=own,
+            output_covariance_correction=None if spread is None else array(spread),
+            range=size,
+            samples=samples,
+        ),
+    )
+
+
+def refuse(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> None:
+    """Say in one sentence why there is no expansion in 1/width."""
+    net = problem.net
+    if not net.hidden:
+        raise ValueError("order=1 needs a hidden layer; a linear model has no corrections in 1/width.")
+    if min(net.hidden) < 2:
+        raise ValueError(
+            f"hidden={net.hidden} has a layer of width 1, where an expansion in 1/width says nothing; "
+            "every hidden layer must have at least 2 neurons."
+        )
+    if not isinstance(net.parametrisation, NTK):
+        raise ValueError(f"order=1 describes the parametrisation 'ntk' only, not {net.parametrisation}.")
+    if not is_smooth(net.activation.function):
+        raise ValueError(
+            f"order=1 needs a smooth activation, because the kernel's changes in training average its "
+            f"curvature, and {net.activation.name!r} has a kink; use tanh, gelu, silu, softplus or order=0."
+        )
+    if isinstance(algorithm, DirectOptimization):
+        raise ValueError(
+            "order=1 depends on the path of training, which DirectOptimization does not have: use "
+            "GradientDescent or GradientFlow."
+        )
+    if algorithm.converged:
+        problem.refuse_duplicates("the training NTK", problem.train.ntk)
+
+
+def _refuse_singular(modes: TrainingModes) -> None:
+    limit = len(modes.t) * np.finfo(float).eps * modes.t[-1]
+    if modes.algorithm.converged and modes.t[0] <= limit:
+        raise ValueError(
+            f"the training NTK is singular (eigenvalues from {modes.t[0]:.1e} to {modes.t[-1]:.1e}), so the "
+            "end of training has no expansion in 1/width; remove dependent training points or stop training: "
+            "GradientDescent(steps=...) or GradientFlow(time=...)."
+        )

@@ -1,0 +1,83 @@
+"""The training kernel in its eigenbasis, with everything that the corrections to training are made of."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from finitewidth.dynamics.algorithms import SpectralAlgorithm
+from finitewidth.dynamics.mode_weights import ProjectorWeights, clock, projector_weights
+
+
+class TrainingModes(NamedTuple):
+    r"""$\Theta_{train}=U\,\mathrm{diag}(t)\,U^T$; all points are listed with the training points first.
+
+    Attributes
+    ----------
+    t, U
+        Eigenvalues, and eigenvectors in columns.
+    Y
+        $U^Ty$.
+    K, Theta
+        Kernels of all points.
+    algorithm
+        With its choices made.
+    """
+
+    t: Float[np.ndarray, " k"]
+    U: Float[np.ndarray, "train k"]
+    Y: Float[np.ndarray, "k out"]
+    K: Float[np.ndarray, "p p"]
+    Theta: Float[np.ndarray, "p p"]
+    algorithm: SpectralAlgorithm
+
+    @classmethod
+    def of(
+        cls,
+        K: Float[np.ndarray, "p p"],
+        Theta: Float[np.ndarray, "p p"],
+        y: Float[np.ndarray, "train out"],
+        algorithm: SpectralAlgorithm,
+    ) -> "TrainingModes":
+        """Diagonalise the training block and make the algorithm's open choices."""
+        train = len(y)
+        t, U = np.linalg.eigh(Theta[:train, :train])
+        t = np.maximum(t, 0.0)
+        return cls(t, U, U.T @ y, K, Theta, algorithm.resolved(float(t[-1])))
+
+    @property
+    def train(self) -> int:
+        """Number of training points."""
+        return len(self.t)
+
+    @property
+    def Kt(self) -> Float[np.ndarray, "k k"]:
+        """Covariance of the initial outputs in the eigenbasis."""
+        return self.U.T @ self.K[: self.train, : self.train] @ self.U
+
+    @property
+    def Theta_modes(self) -> Float[np.ndarray, "p k"]:
+        """Kernel between every point and every mode."""
+        return self.Theta[:, : self.train] @ self.U
+
+    def weights(self) -> ProjectorWeights:
+        """Projector weights of all modes."""
+        return projector_weights(self.t, self.algorithm)
+
+    def smoother(self, weights: ProjectorWeights) -> Float[np.ndarray, "p train"]:
+        """M: what the labels add to the outputs, at every point."""
+        return (self.Theta_modes * weights.h[0]) @ self.U.T
+
+    def delivered(self, sources: Float[np.ndarray, "start p *rest"]) -> Float[np.ndarray, "p *rest"]:
+        """What sources at every point and start make of the trained outputs.
+
+        A source on the training set is unlearnt by the rest of training, and that reaches every point.
+        """
+        on_modes = np.einsum("sa...,aq->sq...", sources[:, : self.train], self.U)
+        if self.algorithm.converged:
+            unlearnt = np.einsum("pq,q,q...->p...", self.Theta_modes, 1 / self.t, on_modes[0])
+            return sources[0] - unlearnt
+        diagonal = np.stack([on_modes[1 + q, q] for q in range(self.train)])
+        return sources[0] - clock(self.algorithm).rate * np.einsum(
+            "pq,q...->p...", self.Theta_modes, diagonal
+        )

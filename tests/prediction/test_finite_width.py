@@ -1,0 +1,196 @@
+"""predict(order=1): reference numbers, two paths that agree, its range, and what it refuses."""
+
+import json
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from finitewidth.prediction.dense_mean import dense_mean
+from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
+from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.sampled_mean import SampledNeurons, sampled_mean
+from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.hidden_layers import layer_kernels
+from finitewidth.statistics.mean_shifts import mean_shifts
+from tolerances import assert_close
+
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "finite-width-training.json").read_text())
+# What the quadrature promises for tensors by default, with room for the contraction.
+QUADRATURE = 1e-6
+# No entry of a sampled coefficient may be further off than this many standard errors.
+Z_LIMIT = 4.5
+
+
+@pytest.fixture(scope="module", params=REFERENCE["trained"], ids=lambda case: case["name"])
+def reference(request):
+    case = request.param
+    x = np.array(case["x"])
+    hidden = (10_000,) * (case["L"] - 1)
+    net = fw.MLP(hidden, case["act"], case["Cb"], case["CW"], case["lambda_b"], case["lambda_W"])
+    n = case["n_train"]
+    laws = {
+        name: fw.predict(net, x[:n], case["y"], x[n:], algorithm, order=1)
+        for name, algorithm in (("descent", fw.GradientDescent(case["eta"])), ("flow", fw.GradientFlow()))
+    }
+    return case, laws, hidden[-1]
+
+
+def test_mean_has_the_reference_coefficient(reference):
+    case, laws, n = reference
+    assert_close(n * laws["descent"].mean_correction[:, 0], case["coef"], QUADRATURE)
+    assert_close(n * laws["flow"].mean_correction[:, 0], case["coef_gradient_flow"], QUADRATURE)
+    assert_close(laws["descent"].mean[:, 0] - laws["descent"].mean_correction[:, 0], case["mean_inf"], 1e-9)
+
+
+def test_origins_are_those_of_the_reference(reference):
+    case, laws, n = reference
+    names = {"mean_ntk": "H1", "ntk_fluctuations": "AB", "dntk": "dH", "ddntk": "ddH"}
+    for origin, letter in names.items():
+        part = n * getattr(laws["descent"].origin, origin)[:, 0]
+        assert_close(part, case["coef_parts"][letter], QUADRATURE, scale=np.abs(case["coef"]).max())
+
+
+def test_covariance_has_the_reference_coefficient(reference):
+    case, laws, n = reference
+    assert_close(n * laws["descent"].covariance_correction, case["cov_coef"], QUADRATURE)
+
+
+def six_points(out=1):
+    rng = np.random.default_rng(5)
+    return rng.normal(size=(6, 3)), rng.normal(size=(4, out))
+
+
+SAMPLED = [
+    ("tanh", (64,), 1, fw.GradientDescent()),
+    ("gelu", (60, 40), 2, fw.GradientFlow(4.0)),
+    ("tanh", (40, 60), 2, fw.GradientDescent(steps=6)),
+    ("gelu", (40, 80, 60), 1, fw.GradientFlow()),
+]
+
+
+@pytest.mark.parametrize(("activation", "hidden", "out", "algorithm"), SAMPLED)
+def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algorithm):
+    x, y = six_points(out)
+    net = fw.MLP(hidden, activation, 0.2, 1.3, [0.3] + [0.1] * len(hidden), [0.8] + [1.0] * len(hidden), out)
+    tensors, kernels = corrections(net, x, tolerance=1e-5), layer_kernels(net, x)
+    modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
+    exact = dense_mean(tensors, modes)
+    options = SampledNeurons(0.02, most_samples=60_000, key=jax.random.key(3))
+    sampled = sampled_mean(net, kernels, modes, options)
+    assert_close(sampled.origins.mean_ntk, exact.mean_ntk, 1e-6, scale=np.abs(exact.total).max())
+    for name in ("ntk_fluctuations", "dntk", "ddntk"):
+        error = getattr(sampled.origins, name) - getattr(exact, name)
+        assert np.abs(error / getattr(sampled.standard_errors, name)).max() < Z_LIMIT, name
+    noise = dense_kernel_noise(tensors, modes)
+    assert_close(sampled_kernel_noise(net, kernels, modes, jax.random.key(4)), noise, 0.3)
+
+
+@pytest.mark.parametrize("hidden", [(40, 60), (40, 80, 60)])
+def test_mean_shifts_are_those_of_the_dense_recursion(hidden):
+    x, _ = six_points()
+    net = fw.MLP(hidden, "gelu", 0.2, 1.3, 0.3, 0.8)
+    tensors, shifts = corrections(net, x[:4]), mean_shifts(layer_kernels(net, x[:4]))
+    assert_close(shifts.G1, tensors.G1, QUADRATURE)
+    assert_close(shifts.H1, tensors.H1, QUADRATURE)
+
+
+def test_many_points_are_sampled_and_the_error_is_stated():
+    rng = np.random.default_rng(0)
+    x, x_test = rng.normal(size=(12, 3)), rng.normal(size=(3, 3))
+    seen = []
+    method = fw.SampledNeurons(
+        0.2, key=jax.random.key(1), progress=lambda done, error: seen.append((done, error))
+    )
+    net = fw.MLP((4000, 4000), "tanh", 0.1, 1.3)
+    law = fw.predict(net, x, np.sin(x[:, 0]), x_test, order=1, method=method)
+    size = lambda a: float(jnp.sqrt(jnp.mean(a**2)))
+    assert 0 < size(law.mean_correction_error) <= 0.2 * size(law.mean_correction)
+    assert law.covariance_correction is None
+    assert seen[-1][0] == 1.0
+    assert seen[-1][1] <= 0.2
+    assert_close(sum(law.origin), law.mean_correction)
+
+
+def test_several_outputs_share_an_averaged_covariance():
+    x, y = six_points(2)
+    net = fw.MLP((500,), "tanh", 0.1, 1.3, n_out=2)
+    law = fw.predict(net, x[:4], y, x[4:], order=1)
+    full = law.first_order.output_covariance_correction
+    assert full.shape == (2, 2, 2, 2)
+    assert_close(law.covariance_correction, jnp.einsum("aobo->ab", full) / 2)
+    assert_close(full, full.transpose(2, 3, 0, 1))
+
+
+def test_training_points_are_learnt_at_any_width():
+    x, y = six_points()
+    law = fw.predict(fw.MLP((5000, 5000), "tanh", 0.1, 1.3), x[:3], y[:3], x[:3], order=1)
+    assert_close(law.mean, y[:3], 1e-9)
+    assert_close(law.covariance, np.zeros((3, 3)), 1e-9, scale=1.0)
+
+
+def test_a_narrow_network_is_warned_of():
+    x, y = six_points()
+    with pytest.warns(UserWarning, match="expansion in 1/width is not small"):
+        law = fw.predict(fw.MLP((2,), "tanh", 0.1, 1.3), x[:3], y[:3], x[3:4], order=1)
+    assert law.range.width < law.range.trusted_width
+    assert "from width" in law.range.words
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wide = fw.predict(fw.MLP((10**6,), "tanh", 0.1, 1.3), x[:3], y[:3], x[3:4], order=1)
+    assert "can be trusted here" in wide.range.words
+    assert wide.range.trusted_width == law.range.trusted_width
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"order": 2}, "order must be 0"),
+        ({"net": fw.MLP((64,), "relu")}, "needs a smooth activation"),
+        ({"net": fw.MLP((64,), "elu", 0.1, 1.0)}, "has a kink"),
+        ({"net": fw.MLP((64, 1), "tanh")}, "layer of width 1"),
+        ({"net": fw.MLP((), "tanh")}, "needs a hidden layer"),
+        ({"net": fw.MLP((64,), "tanh", parametrisation="mup")}, "'ntk' only"),
+        ({"algorithm": fw.DirectOptimization()}, "path of training"),
+        ({"algorithm": fw.BayesianInference(0.1)}, "not Bayesian"),
+        ({"algorithm": fw.GradientDescent(100.0)}, "gradient descent diverges"),
+        ({"ridge": 0.1}, "no ridge"),
+        ({"x_train": [[0.5, 1.0], [0.5, 1.0]]}, "training points 0 and 1 are equal"),
+        ({"method": fw.DenseTensors(0.0)}, "tolerance must be positive"),
+    ],
+)
+def test_refusals_say_why(change, sentence):
+    arguments = {
+        "net": fw.MLP((64,), "tanh"),
+        "x_train": [[0.5, 1.0], [1.0, -0.3]],
+        "y_train": [1.0, -1.0],
+        "x_test": [[0.1, 0.2]],
+        "order": 1,
+    }
+    with pytest.raises(ValueError, match=sentence):
+        fw.predict(**(arguments | change))
+
+
+def test_a_singular_kernel_needs_an_end():
+    x = np.array([[1.0], [2.0], [3.0]])
+    net = fw.MLP((64,), "linear", 0.0, 1.0, 0.0, 1.0)
+    with pytest.raises(ValueError, match="singular"):
+        fw.predict(net, x, [1.0, 2.0, 3.0], x[:1], order=1)
+
+
+def test_infinite_width_has_no_corrections():
+    law = fw.predict(fw.MLP((64,), "tanh"), [[0.5, 1.0], [1.0, -0.3]], [1.0, -1.0], [[0.1, 0.2]])
+    with pytest.raises(AttributeError, match="order=1"):
+        _ = law.mean_correction
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({"relative_error": 0.0}, "relative_error"), ({"most_samples": 0}, "most_samples")]
+)
+def test_options_are_checked(options, name):
+    with pytest.raises(ValueError, match=name):
+        fw.SampledNeurons(**options)
