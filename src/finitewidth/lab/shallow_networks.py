@@ -87,11 +87,12 @@ def _batch(net: MLP, points: Points, key: PRNGKeyArray, size: int, eta: float, s
     flipped = Start(start.z, -start.w, -start.b)
     kernel = _tangent_kernel(net, points, start)
     outputs = [_outputs(net, s) for s in (start, flipped)]
-    linear = sum(_linear(kernel, z, points.y, eta, steps) for z in outputs) / 2
+    one, other = (_linear(kernel, z, points.y, eta, steps) for z in outputs)
+    linear = (one + other) / 2
     if not trained:
         return linear[:, train:], linear[:, train:]
-    ends = [_outputs(net, _trained(net, points, s, eta, steps)) for s in (start, flipped)]
-    return (sum(ends) / 2)[:, train:], linear[:, train:]
+    one, other = (_outputs(net, _trained(net, points, s, eta, steps)) for s in (start, flipped))
+    return ((one + other) / 2)[:, train:], linear[:, train:]
 
 
 def _draw(net: MLP, points: Points, key: PRNGKeyArray, size: int) -> Start:

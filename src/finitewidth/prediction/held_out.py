@@ -5,7 +5,7 @@ variance $s^2$ that makes held-out labels most probable under $N(m_i, v_i + s^2)
 networks into the uncertainty of a prediction; the ridge that makes them most probable is the one to use.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -85,7 +85,7 @@ def observation_noise(left_out: LeftOut, y: Float[Matrix, "train out"]) -> Label
         variance = (left_out.variance + scale * np.exp(log_noise))[:, None]
         return 0.5 * float(np.mean(np.sum(np.log(2 * np.pi * variance) + squared / variance, axis=1)))
 
-    found = minimize_scalar(loss, bounds=(-20.0, 3.0), method="bounded", options={"xatol": 1e-3})
+    found: Any = minimize_scalar(loss, bounds=(-20.0, 3.0), method="bounded", options={"xatol": 1e-3})
     return LabelNoise(scale * float(np.exp(found.x)), float(found.fun))
 
 

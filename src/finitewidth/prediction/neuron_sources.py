@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.expectations.derivative_moments import derivatives
 from finitewidth.statistics.hidden_layers import HiddenLayer
-from finitewidth.statistics.source_edges import Edges
+from finitewidth.statistics.source_edges import Edges, Matrix
 
 _RANK_STEPS = (1, 32, 64, 128, 256, 512, 1024)
 _NEGLIGIBLE = 1e-6
@@ -35,17 +35,17 @@ class Factors(eqx.Module):
     right: Float[Array, "p rank"]
 
     @classmethod
-    def of(cls, matrix: Float[np.ndarray, "p p"], dtype) -> "Factors":
+    def of(cls, matrix: Matrix, dtype) -> "Factors":
         """Singular vectors times roots of singular values, negligible ones left out."""
-        u, s, v = np.linalg.svd(matrix)
+        u, s, v = np.linalg.svd(np.asarray(matrix))
         keep = _rank(s)
         root = np.sqrt(s[:keep])
         return cls(jnp.asarray(u[:, :keep] * root, dtype), jnp.asarray(v[:keep].T * root, dtype))
 
     @classmethod
-    def of_positive(cls, matrix: Float[np.ndarray, "p p"], dtype) -> "Factors":
+    def of_positive(cls, matrix: Matrix, dtype) -> "Factors":
         """The same for a positive semi-definite matrix, with equal sides."""
-        values, vectors = np.linalg.eigh(matrix)
+        values, vectors = np.linalg.eigh(np.asarray(matrix))
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
         keep = _rank(values)
         side = jnp.asarray(vectors[:, :keep] * np.sqrt(values[:keep]), dtype)
@@ -105,11 +105,11 @@ class Neuron(eqx.Module):
     s2: Rows
     s3: Rows
 
-    def onto(self, matrix: Array, v: Rows) -> Rows:
+    def onto(self, matrix: Matrix, v: Rows) -> Rows:
         """Sum over a training label in second place: to all points."""
         return self.cut(v) @ matrix[:, : self.at.train].T
 
-    def back(self, matrix: Array, v: Rows) -> Rows:
+    def back(self, matrix: Matrix, v: Rows) -> Rows:
         """Sum over a training label in first place: to all points."""
         return self.cut(v) @ matrix[: self.at.train]
 

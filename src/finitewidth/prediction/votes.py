@@ -4,7 +4,7 @@ Outputs $m_c + s\,\epsilon_c$ with independent standard normal noise elect class
 $\int \phi(u)\prod_{j\ne c}\Phi(u + (m_c-m_j)/s)\,du$, one integral for every class.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -67,5 +67,5 @@ def label_noise(left_out: LeftOut, index: Int[np.ndarray, " points"]) -> LabelNo
         probability = _winning(mean, left_out.variance + scale * np.exp(log_noise), index)
         return -float(np.log(np.maximum(probability, smallest)).mean())
 
-    found = minimize_scalar(loss, bounds=(-14.0, 5.0), method="bounded", options={"xatol": 0.02})
+    found: Any = minimize_scalar(loss, bounds=(-14.0, 5.0), method="bounded", options={"xatol": 0.02})
     return LabelNoise(scale * float(np.exp(found.x)), float(found.fun))
