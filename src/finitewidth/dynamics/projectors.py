@@ -48,9 +48,20 @@ class ProjectorWeights(NamedTuple):
 class Clock(ABC):
     """How residuals decay: in steps, or continuously."""
 
-    rate: float  # what a source adds to the outputs per step, or per unit of time
-    residual_step: float  # the step that separates a mode's value before and after; zero for a flow
-    end: float  # the last step, or time
+    @property
+    @abstractmethod
+    def rate(self) -> float:
+        """What a source adds to the outputs per step, or per unit of time."""
+
+    @property
+    @abstractmethod
+    def residual_step(self) -> float:
+        """The step that separates a mode's value before and after; zero for a flow."""
+
+    @property
+    @abstractmethod
+    def end(self) -> float:
+        """The last step, or time."""
 
     @abstractmethod
     def chain(self, nodes: Sequence[Node]) -> np.ndarray:
@@ -133,8 +144,14 @@ class Flow(Clock):
     """Gradient flow for a time."""
 
     time: float
-    rate = 1.0
-    residual_step = 0.0
+
+    @property
+    def rate(self) -> float:
+        return 1.0
+
+    @property
+    def residual_step(self) -> float:
+        return 0.0
 
     @property
     def end(self) -> float:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.optimize import least_squares
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.projectors import clock
+
+Numbers = np.ndarray | Array
 
 _GRID = 240
 _FEWEST, _MOST = 4, 40
@@ -29,17 +31,20 @@ _DECAYED = 40.0
 class Times(NamedTuple):
     """One time for every sample, an earlier one where two are needed, and the weight of the pair."""
 
-    late: Float[np.ndarray, " rows"]
-    early: Float[np.ndarray, " rows"]
-    late_odd: Float[np.ndarray, " rows"]
-    early_odd: Float[np.ndarray, " rows"]
-    weight: Float[np.ndarray, " rows"]
+    late: Float[Numbers, " rows"]
+    early: Float[Numbers, " rows"]
+    late_odd: Float[Numbers, " rows"]
+    early_odd: Float[Numbers, " rows"]
+    weight: Float[Numbers, " rows"]
 
 
 class TimeStrata(ABC):
     """A division of training time; every sample belongs to one stratum."""
 
-    count: int
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of strata."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, stratum: Int[np.ndarray, " rows"]) -> Times:
@@ -169,7 +174,7 @@ def _fit(low: float, high: float, target, tolerance: float) -> tuple[np.ndarray,
         room = np.concatenate([np.full(n, np.log(100.0)), np.full(n, np.log(1e6))])
         fit = _SumOfExponentials(r, value, scale)
         limits = (start - room, start + room)
-        found = least_squares(fit.error, start, jac=fit.slope, bounds=limits, max_nfev=300)
+        found = least_squares(fit.error, start, fit.slope, bounds=limits, max_nfev=300)  # pyright: ignore[reportArgumentType]
         best = np.exp(found.x[:n]), np.exp(found.x[n:])
         if np.abs(found.fun).max() <= tolerance:
             return best

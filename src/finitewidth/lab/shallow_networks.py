@@ -87,11 +87,11 @@ def _batch(net: MLP, points: Points, key: PRNGKeyArray, size: int, eta: float, s
     flipped = Start(start.z, -start.w, -start.b)
     kernel = _tangent_kernel(net, points, start)
     outputs = [_outputs(net, s) for s in (start, flipped)]
-    linear = sum(_linear(kernel, z, points.y, eta, steps) for z in outputs) / 2
+    linear = jnp.mean(jnp.stack([_linear(kernel, z, points.y, eta, steps) for z in outputs]), axis=0)
     if not trained:
         return linear[:, train:], linear[:, train:]
     ends = [_outputs(net, _trained(net, points, s, eta, steps)) for s in (start, flipped)]
-    return (sum(ends) / 2)[:, train:], linear[:, train:]
+    return jnp.mean(jnp.stack(ends), axis=0)[:, train:], linear[:, train:]
 
 
 def _draw(net: MLP, points: Points, key: PRNGKeyArray, size: int) -> Start:

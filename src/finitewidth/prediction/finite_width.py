@@ -83,7 +83,7 @@ def first_order(
         )
         kappa = sampled_kernel_noise(net, kernels, modes, method.key)
         spread = None
-    size = ExpansionRange.of(net.hidden, np.asarray(infinite.mean), origins.total, kappa)
+    size = ExpansionRange.of(net.hidden, np.asarray(infinite.mean), np.asarray(origins.total), kappa)
     size.warn()
     return _corrected(infinite, origins, errors, error, spread, size, samples, n)
 

@@ -87,7 +87,7 @@ class Source(eqx.Module):
         factors = {name: Factors.of(getattr(edges, name), dtype) for name in ("E", "Ea", "Fa", "Fb", "Fc")}
         return cls(
             function, train, top, array(root), array(layer.Theta), Edges(*(array(e) for e in edges)),
-            Factors.of_positive(edges.b, dtype), **factors,
+            Factors.of_positive(np.asarray(edges.b), dtype), **factors,
         )  # fmt: skip
 
     def neuron(self, key: PRNGKeyArray, rows: int) -> "Neuron":
@@ -105,11 +105,11 @@ class Neuron(eqx.Module):
     s2: Rows
     s3: Rows
 
-    def onto(self, matrix: Array, v: Rows) -> Rows:
+    def onto(self, matrix: Array | np.ndarray, v: Rows) -> Rows:
         """Sum over a training label in second place: to all points."""
         return self.cut(v) @ matrix[:, : self.at.train].T
 
-    def back(self, matrix: Array, v: Rows) -> Rows:
+    def back(self, matrix: Array | np.ndarray, v: Rows) -> Rows:
         """Sum over a training label in first place: to all points."""
         return self.cut(v) @ matrix[: self.at.train]
 

@@ -78,7 +78,8 @@ class Stratum:
     """Samples of one kind of source at one hidden layer, all its times apart."""
 
     def __init__(self, kind: Kind, source: Source, times: TimeStrata, scale: float, shape: tuple[int, int]):
-        self.kind, self.source, self.times, self.scale = kind, source, times, scale
+        self.kind: Kind = kind
+        self.source, self.times, self.scale = source, times, scale
         self.count = np.zeros(times.count)
         self.sums = np.zeros((times.count, *shape))
         self.squares = np.zeros((times.count, *shape))
@@ -154,12 +155,12 @@ def sampled_mean(
                 done += drawn
         coefficient = shift.T + sum(s.mean for s in strata)
         squared_error = sum(s.squared_error for s in strata)
-        size, error = np.mean(coefficient**2), np.mean(squared_error)
+        size, error = float(np.mean(coefficient**2)), float(np.mean(squared_error))
         wanted = options.relative_error**2 * max(size - error, 0.1 * size)
-        reached = np.sqrt(error / size) if size > 0 else 0.0
+        reached = float(np.sqrt(error / size)) if size > 0 else 0.0
         finished = error <= wanted or done >= options.most_samples
         if options.progress is not None:
-            options.progress(1.0 if finished else min(0.99, wanted / error), float(reached))
+            options.progress(1.0 if finished else min(0.99, wanted / error), reached)
         if finished:
             break
         extra = _allocation(strata, wanted, options.most_samples - done, planned)

@@ -69,7 +69,10 @@ class _FirstLayer(_TwoLabels):
     def H1(self):
         return self._zero
 
-    V = D = F = lambda self, *labels: self._zero
+    def V(self, *labels):
+        return self._zero
+
+    D = F = V
 
 
 class _NextLayer(_TwoLabels):

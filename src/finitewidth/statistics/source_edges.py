@@ -20,11 +20,11 @@ Q_{0123}=\langle\Psi_{01}\Lambda_{32}\rangle\Theta_{02},\dots$$
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from finitewidth.statistics.hidden_layers import HiddenLayer, LayerKernels
 
-Matrix = Float[np.ndarray, "p p"]
+Matrix = Float[np.ndarray | Array, "p p"]
 
 
 class Edges(NamedTuple):
