@@ -20,6 +20,8 @@ from finitewidth.dynamics.mode_weights import clock
 
 Values = np.ndarray | Array
 
+Numbers = np.ndarray | Array
+
 _GRID = 240
 _FEWEST, _MOST = 4, 40
 _BIN_GROWTH = 1.7

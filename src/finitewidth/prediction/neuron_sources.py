@@ -87,7 +87,7 @@ class Source(eqx.Module):
         factors = {name: Factors.of(getattr(edges, name), dtype) for name in ("E", "Ea", "Fa", "Fb", "Fc")}
         return cls(
             function, train, top, array(root), array(layer.Theta), Edges(*(array(e) for e in edges)),
-            Factors.of_positive(edges.b, dtype), **factors,
+            Factors.of_positive(np.asarray(edges.b), dtype), **factors,
         )  # fmt: skip
 
     def neuron(self, key: PRNGKeyArray, rows: int) -> "Neuron":

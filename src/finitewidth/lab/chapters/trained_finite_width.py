@@ -29,7 +29,9 @@ _CLOSER = 1 / 3
 class Case:
     """Three patients to learn from and one to predict, and how networks are trained on them.
 
-    The patients were picked for a coefficient that stands out from the noise of an ensemble.
+    The patients were picked by their predicted coefficients: large against the noise of an ensemble, and for
+    tanh small against the mean at width 64. With a label of 2.45 among them (rows 32, 52, 27 and 44) 38 per
+    cent of the coefficient was missing at width 64.
     """
 
     activation: str
