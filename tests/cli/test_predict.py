@@ -55,6 +55,42 @@ def test_predictions_are_those_of_the_library_in_units_of_the_target(command, pr
     assert summary["data"]["task"] == "regression"
 
 
+def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path):
+    write(tmp_path / "few.csv", {name: values[:5] for name, values in columns.items()})
+    asked = ("predict", "few.csv", "--target", "price", "--hidden", "64", "--order", "1", "--steps", "40")
+    result = command(*asked, "--train", "3", "--verify", "4", "--out", "run")
+    assert result.code == 0, result.err
+    assert "finite width" in result.out
+    data = prepare(read_table("few.csv"), None, Options(target="price", train=3))
+    net, descent = fw.MLP((64,), "tanh"), fw.GradientDescent(steps=40)
+    law = fw.predict(net, data.x_train, data.y_train, data.x_test, descent, order=1)
+    got = read(tmp_path / "run" / "predictions.csv")
+    correction = data.unit * np.asarray(law.mean_correction)[:, 0]
+    assert np.abs(correction).max() > 0
+    assert_close(got["correction"].astype(float), correction, 1e-8)
+    assert_close(got["predicted"].astype(float), data.center + data.unit * np.asarray(law.mean)[:, 0], 1e-9)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["prediction"]["order"] == 1
+    assert summary["finite width"]["trusted_width"] == law.range.trusted_width
+    assert summary["finite width"]["words"] in (tmp_path / "run" / "report.html").read_text()
+    assert 'id="finite-width"' in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (("--order", "2"), "--order must be 0 or 1, got 2."),
+        (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
+        (("--order", "1", "--ridge", "0.5"), "order=1 describes networks with a random start and no ridge"),
+    ],
+)
+def test_orders_that_do_not_exist_are_refused(command, prices, tmp_path, asked, sentence):
+    result = command("predict", "prices.csv", "--target", "price", "--hidden", "8", *asked, "--out", "run")
+    assert result.code != 0
+    assert sentence in result.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_verification_is_written_and_printed(command, prices, tmp_path):
     result = command(
         "predict", "prices.csv", "--target", "price", "--hidden", "32", "--steps", "30", "--verify", "6"

@@ -15,7 +15,7 @@ from finitewidth.study.preparation import Options, Prepared, prepare
 from finitewidth.study.scores import RegressionScores
 from finitewidth.study.study import Choices, Study, run_study
 from finitewidth.study.tables import BUILT_IN, COMMON_SCALE, read_table
-from finitewidth.study.words import network_words, training_words
+from finitewidth.study.words import finite_width_words, network_words, training_words
 
 
 def predict(
@@ -34,6 +34,9 @@ def predict(
         str,
         typer.Option(help="Pull towards the initial weights; auto leaves out training rows to choose it."),
     ] = "auto",
+    order: Annotated[
+        int, typer.Option(help="0 for infinite width, 1 adds the first correction in 1/width.")
+    ] = 0,
     verify: Annotated[int, typer.Option(help="Train so many real networks and compare.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Directory for the results; predict-NAME by default.")
@@ -74,6 +77,7 @@ def predict(
         eta="auto" if eta == "auto" else _number("--eta", eta),
         steps=_steps(steps),
         ridge="auto" if ridge == "auto" else _number("--ridge", ridge),
+        order=_order(order),
         networks=verify,
         most_steps=most_steps,
         seed=seed,
@@ -124,6 +128,12 @@ def _number(option: str, text: str) -> float:
     return value
 
 
+def _order(order: int) -> Literal[0, 1]:
+    if order == 0 or order == 1:
+        return order
+    raise ValueError(f"--order must be 0 or 1, got {order}.")
+
+
 def _steps(text: str) -> float | int:
     if text.lower() in ("inf", "infinity"):
         return math.inf
@@ -141,6 +151,8 @@ def _table(study: Study) -> Grid:
     grid.add_row("rows", f"{len(data.x_train):,} to learn from, {len(data.x_test):,} to predict")
     grid.add_row("network", network_words(study))
     grid.add_row("training", f"{training_words(study)}; eta = {study.algorithm.eta:.3g}")
+    if study.law.first_order is not None:
+        grid.add_row("finite width", finite_width_words(study))
     if isinstance(scores, RegressionScores):
         at = scores.calibration.at
         grid.add_row("error (rms)", f"{scores.rmse:.4g} (R2 = {scores.r2:.3f})")

@@ -26,7 +26,7 @@ from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 
 # Dense tensors of more points take longer than sampling does.
-_FEW_POINTS = 8
+FEW_POINTS = 8
 # Labels (output, point) of the covariance's tensors, which have four of them.
 _MOST_LABELS = 40
 
@@ -57,7 +57,7 @@ def first_order(
     net = problem.net
     x = np.concatenate([problem.x_train, problem.x_test]).astype(float)
     if method is None:
-        method = DenseTensors() if len(x) <= _FEW_POINTS else SampledNeurons()
+        method = DenseTensors() if len(x) <= FEW_POINTS else SampledNeurons()
     y = np.asarray(problem.y, dtype=float)
     n = net.hidden[-1]
     if isinstance(method, DenseTensors):

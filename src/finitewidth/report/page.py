@@ -69,7 +69,21 @@ def _loss(study: Study) -> str:
     return text + f" Points: {study.verification.networks} networks of width {study.verification.width}."
 
 
+def _finite_width(study: Study) -> str:
+    text = (
+        "Above: how far the mean of networks of this width lies from that of infinitely wide ones, against "
+        "what the first correction in 1/width says. Below: what the correction consists of; a kernel that "
+        "moves is representation learning."
+    )
+    return text if study.verification is not None else text + " No networks were trained: --verify adds them."
+
+
 def _networks(study: Study) -> str:
+    if study.law.first_order is not None:
+        return (
+            "Above: how far the average of the networks is from the predicted mean. Below: their spread at "
+            "each test row, against that of infinite width."
+        )
     return (
         "Above: how far the average of the networks is from the predicted mean. Below: their spread at each "
         "test row. Finite width moves both away from the prediction by a share of the order of depth / width."
@@ -81,6 +95,7 @@ SECTIONS = (
     Section("calibration", "Calibration of the uncertainty", figures.calibration_figure, _calibration),
     Section("loss", "Training", figures.loss_figure, _loss),
     Section("spectrum", "Kernel and target", figures.spectrum_figure, _spectrum),
+    Section("finite-width", "Finite width", figures.finite_width_figure, _finite_width),
     Section("networks", "Real networks", figures.networks_figure, _networks),
 )
 

@@ -174,6 +174,42 @@ def _draw_measured(axes: Axes, check: Verification, error) -> None:
         style.measured_points(axes, np.maximum(times[shown], 0.7), error(values)[shown], bars[shown], color)
 
 
+def finite_width_figure(study: Study) -> Figure | None:
+    """What finite width changes, predicted and, where networks were trained, measured; and its origins."""
+    first = study.law.first_order
+    if first is None:
+        return None
+    unit, check = study.data.unit, study.verification
+    with style.house_style():
+        figure = Figure(figsize=(5.4, 5.4), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
+        above, below = figure.subplots(2, 1, height_ratios=(2, 1))
+        if check is not None and check.predicted_correction is not None:
+            predicted = unit * check.predicted_correction.ravel()
+            infinite = check.predicted_mean - check.predicted_correction
+            measured = unit * (check.mean - infinite).ravel()
+            bars = unit * check.sem.ravel()
+            style.measured_points(above, predicted, measured, bars, _BLUE)
+            above.plot([], [], "o", mfc="none", color=_BLUE, label="networks, ±1 standard error")
+            ylabel = "mean minus infinite width"
+        else:
+            predicted = unit * np.asarray(first.mean_correction).ravel()
+            bars = unit * np.asarray(first.mean_correction_error).ravel()
+            above.errorbar(
+                predicted, predicted, bars, fmt="o", ms=3, color=_BLUE, label="test rows, sampling error"
+            )
+            ylabel = "correction"
+        ends = np.array([predicted.min(), predicted.max()])
+        above.axhline(0, color=style.GREY, lw=1, ls="--", label="infinite width")
+        above.plot(ends, ends, color=_RED, label="with the correction in 1/width")
+        above.set(xlabel="predicted correction", ylabel=ylabel)
+        above.legend(loc="best")
+        names = ("mean kernel", "kernel fluctuations", "kernel moves", "kernel moves, second order")
+        sizes = [unit * float(np.sqrt(np.mean(np.square(np.asarray(part))))) for part in first.origin]
+        below.barh(names[::-1], sizes[::-1], color=_BLUE, height=0.6)
+        below.set(xlabel="size of the correction, by origin (rms)")
+    return figure
+
+
 def networks_figure(study: Study) -> Figure | None:
     """Real networks against their law: differences of the means in standard errors, and the spreads."""
     check = study.verification

@@ -57,6 +57,11 @@ def predictions(study: Study) -> str:
         if data.y_test is not None:
             columns[data.target] = data.center + data.unit * data.y_test[:, 0]
         columns |= {"predicted": study.mean[:, 0], "std": study.std}
+        if study.law.first_order is not None:
+            columns |= {
+                "correction": data.unit * np.asarray(study.law.mean_correction[:, 0]),
+                "standard error of correction": data.unit * np.asarray(study.law.mean_correction_error[:, 0]),
+            }
     columns["spread of networks"] = study.spread
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -106,9 +111,25 @@ def summary(study: Study) -> dict[str, Any]:
             "mean spread of networks": float(study.spread.mean()),
             "label noise": data.unit * math.sqrt(study.noise),
         },
+        "finite width": _finite_width(study),
         "scores": _scores(study.scores),
         "verification": None if study.verification is None else _verification(study.verification),
         "seed": study.choices.seed,
+    }
+
+
+def _finite_width(study: Study) -> dict[str, Any] | None:
+    first = study.law.first_order
+    if first is None:
+        return None
+    rms = lambda a: study.data.unit * float(np.sqrt(np.mean(np.square(np.asarray(a)))))
+    return {
+        "correction of the mean (rms)": rms(first.mean_correction),
+        "standard error (rms)": rms(first.mean_correction_error),
+        "by origin (rms)": {name: rms(part) for name, part in first.origin._asdict().items()},
+        "samples": first.samples,
+        **first.range._asdict(),
+        "words": first.range.words,
     }
 
 

@@ -1,6 +1,7 @@
 """A study: one data set, one network, its predicted law, and the networks trained to check it."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -14,9 +15,11 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import largest_eigenvalue
 from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.finite_width import FEW_POINTS
 from finitewidth.prediction.held_out import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.predict import predict
+from finitewidth.prediction.sampled_mean import SampledNeurons
 from finitewidth.prediction.votes import winning_probability
 from finitewidth.statistics.mercer import mercer
 from finitewidth.study.preparation import Prepared
@@ -39,6 +42,7 @@ class Choices(NamedTuple):
     eta: float | Literal["auto"] = "auto"
     steps: float | int = math.inf
     ridge: float | Literal["auto"] = "auto"
+    order: Literal[0, 1] = 0
     networks: int = 0
     most_steps: int = 10_000
     seed: int = 0
@@ -127,11 +131,11 @@ def run_study(
     problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test)
     asked = GradientDescent(choices.eta, choices.steps)
     announce("ridge and label noise")
-    ridge, chosen = _ridge(problem, asked, choices.ridge, data)
+    ridge, chosen = _ridge(problem, asked, choices, data)
     largest = largest_eigenvalue(problem.train.ntk) + ridge
     algorithm = asked.resolved(largest)
     announce("prediction")
-    law = predict(net, data.x_train, data.y_train, data.x_test, algorithm, ridge=ridge)
+    law = _law(problem, algorithm, choices.order, ridge, announce)
     noise = fitted_noise(held_out(problem, algorithm, ridge), data.y_train, data.labels).variance
     modes = mercer(problem.train.ntk)
     study = Study(
@@ -153,26 +157,57 @@ def run_study(
     if not choices.networks:
         return study
     announce("networks")
-    check = verify(
-        law,
-        choices.networks,
-        key=jax.random.key(choices.seed),
-        y_test=data.y_test,
-        dtype=jnp.float32,
-        most_steps=choices.most_steps,
-        progress=True,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
+        check = verify(
+            law,
+            choices.networks,
+            key=jax.random.key(choices.seed),
+            y_test=data.y_test,
+            dtype=jnp.float32,
+            most_steps=choices.most_steps,
+            progress=True,
+        )
     return study._replace(verification=check)
 
 
 def _ridge(
-    problem: TrainingProblem, algorithm: GradientDescent, asked: float | Literal["auto"], data: Prepared
+    problem: TrainingProblem, algorithm: GradientDescent, choices: Choices, data: Prepared
 ) -> tuple[float, bool]:
-    if asked != "auto":
-        return float(asked), False
-    if not algorithm.converged:
+    if choices.ridge != "auto":
+        return float(choices.ridge), False
+    if not algorithm.converged or choices.order == 1:
         return 0.0, False
     return choose_ridge(problem, algorithm, data.labels).ridge, True
+
+
+def _law(
+    problem: TrainingProblem,
+    algorithm: GradientDescent,
+    order: Literal[0, 1],
+    ridge: float,
+    announce: Callable[[str], None],
+) -> TrainedDistribution:
+    """The trained distribution; sampling reports how far it has come."""
+
+    def report(done: float, error: float) -> None:
+        announce(f"correction in 1/width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
+
+    few = len(problem.x_train) + len(problem.x_test) <= FEW_POINTS
+    method = SampledNeurons(progress=report) if order == 1 and not few else None
+    with warnings.catch_warnings():
+        # The study says in its table and its report how far to trust the correction.
+        warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
+        return predict(
+            problem.net,
+            problem.x_train,
+            problem.y,
+            problem.x_test,
+            algorithm,
+            order,
+            ridge=ridge,
+            method=method,
+        )
 
 
 def _curves(

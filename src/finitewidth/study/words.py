@@ -12,6 +12,8 @@ from finitewidth.verification.result import Verification
 def describe(study: Study) -> list[str]:
     """Paragraphs that say what was predicted, how sure to be of it, and whether networks agree."""
     parts = [_task(study), _quality(study), _uncertainty(study)]
+    if study.law.first_order is not None:
+        parts.append(f"{finite_width_words(study)} {_origin_words(study)}")
     if study.verification is not None:
         parts.append(_agreement(study, study.verification))
     return [part for part in parts if part]
@@ -41,12 +43,39 @@ def _task(study: Study) -> str:
     data = study.data
     what = f"the class {data.target} out of {len(data.classes)}" if data.classes else data.target
     columns = "column" if len(data.features) == 1 else "columns"
+    width = "infinitely wide networks"
+    if study.law.first_order is not None:
+        width = f"networks of width {study.net.hidden[-1]}, to first order in 1/width"
     return (
         f"The question was: what does a {network_words(study)} say about {what} after it has learnt "
         f"{len(data.x_train):,} rows of {data.name} ({len(data.features)} input {columns}) by "
         f"{training_words(study)}? The answer is a distribution, since every network starts from its own "
-        f"random weights. It was computed for infinitely wide networks, at {len(data.x_test):,} test rows."
+        f"random weights. It was computed for {width}, at {len(data.x_test):,} test rows."
     )
+
+
+def finite_width_words(study: Study) -> str:
+    """How large the correction in 1/width is, and from which width on to trust it."""
+    first = study.law.first_order
+    if first is None:
+        raise ValueError("this study is one of infinite width: it has no correction.")
+    noise = _rms(first.mean_correction_error) / max(_rms(first.mean_correction), np.finfo(float).tiny)
+    sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
+    return first.range.words + sampling
+
+
+def _origin_words(study: Study) -> str:
+    sizes = {name: study.data.unit * _rms(part) for name, part in study.law.origin._asdict().items()}
+    return (
+        f"By origin (root mean square over test rows): {sizes['mean_ntk']:.2g} from the mean kernel, "
+        f"{sizes['ntk_fluctuations']:.2g} from its fluctuations between networks, and from its change in "
+        f"training, which is representation learning, {sizes['dntk']:.2g} at first and {sizes['ddntk']:.2g} "
+        "at second order."
+    )
+
+
+def _rms(values: object) -> float:
+    return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
 
 
 def _quality(study: Study) -> str:

@@ -35,6 +35,8 @@ class Verification(NamedTuple):
         Order of the prediction in 1/width, affine layers and smallest hidden width of the networks.
     predicted_mean, predicted_std
         The law after so many steps; the standard deviation is one for all outputs.
+    predicted_correction
+        The part of the predicted mean that is due to finite width; None at order 0.
     outputs
         Of every network, (networks, test, out).
     predicted_loss, loss
@@ -51,6 +53,7 @@ class Verification(NamedTuple):
     width: int
     predicted_mean: Float[np.ndarray, "test out"]
     predicted_std: Float[np.ndarray, " test"]
+    predicted_correction: Float[np.ndarray, "test out"] | None
     outputs: Float[np.ndarray, "networks test out"]
     predicted_loss: LossCurves
     loss: MeasuredCurves
