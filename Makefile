@@ -1,9 +1,5 @@
 PYTHON ?= python3
 BIN := .venv/bin
-# Compiled programs are kept, for the other workers and for the next run.
-export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/build/compiled
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.05
-export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test lint docs claims bench browser clean
@@ -30,7 +26,7 @@ claims: .venv/.core  ## every claim at full scale: the figures of the book
 	$(BIN)/python docs/ledger.py --scale full --records build/lab-full
 
 bench: .venv/.dev
-	env -u JAX_COMPILATION_CACHE_DIR $(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/kernels.py
 
 .venv/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
