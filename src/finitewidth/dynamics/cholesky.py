@@ -15,7 +15,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 Matrix = np.ndarray | Array
 
 # Below this multiple of eps a reciprocal condition number leaves no digits to solve with.
-_LOST = 4.0
+LOST = 4.0
 _LEAF = 128
 
 
@@ -71,7 +71,7 @@ def factorise(kernel: Float[Matrix, "n n"], ridge: float | int = 0.0, name: str 
     pocon, lange = get_lapack_funcs(("pocon", "lange"), (upper,))
     norm = lange("1", upper)
     reciprocal = float(pocon(upper, norm, uplo="U")[0]) if _factorise_in_place(lower) else 0.0
-    if not reciprocal > np.finfo(matrix.dtype).eps * _LOST:
+    if not reciprocal > np.finfo(matrix.dtype).eps * LOST:
         raise SingularKernelError(singular_sentence(matrix, ridge, reciprocal, name))
     return Cholesky(upper, reciprocal)
 

@@ -19,10 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import Matrix, SingularKernelError, singular_sentence
-
-# As in the Cholesky factorisation: below this multiple of eps no digits are left to divide by.
-_LOST = 4.0
+from finitewidth.dynamics.cholesky import LOST, Matrix, SingularKernelError, singular_sentence
 
 Eigenvalues = Float[Matrix, "..."] | float
 
@@ -79,7 +76,7 @@ def projectors(
     eigenvalues, V = np.linalg.eigh(kernel)
     eigenvalues = eigenvalues + kernel.dtype.type(ridge)
     reciprocal = max(float(eigenvalues[0] / eigenvalues[-1]), 0.0) if eigenvalues[-1] > 0 else 0.0
-    if not reciprocal > np.finfo(kernel.dtype).eps * _LOST:
+    if not reciprocal > np.finfo(kernel.dtype).eps * LOST:
         raise SingularKernelError(singular_sentence(kernel, ridge, reciprocal, "k_train"))
     Z_A, Z_B = pair_projectors(eigenvalues[:, None], eigenvalues, algorithm.resolved(float(eigenvalues[-1])))
     return Projectors(eigenvalues, V, np.asarray(Z_A), np.asarray(Z_B))

@@ -204,7 +204,7 @@ def finite_width_figure(study: Study) -> Figure | None:
         above.set(xlabel="predicted correction", ylabel=ylabel)
         above.legend(loc="best")
         names = ("mean kernel", "kernel fluctuations", "kernel moves", "kernel moves, second order")
-        sizes = [unit * float(np.sqrt(np.mean(np.square(np.asarray(part))))) for part in first.origin]
+        sizes = list(study.correction_sizes.values())
         below.barh(names[::-1], sizes[::-1], color=_BLUE, height=0.6)
         below.set(xlabel="size of the correction, by origin (rms)")
     return figure

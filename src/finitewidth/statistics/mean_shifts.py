@@ -7,6 +7,7 @@ transposition.
 """
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -38,23 +39,23 @@ def mean_shifts(kernels: LayerKernels) -> MeanShifts:
     return MeanShifts(tensors.G1(0, 1), tensors.H1())
 
 
-class _TwoLabels:
+class _TwoLabels(ABC):
     """G1, V, D, F of one layer with labels 0 and 1, and H1 of the pair."""
 
-    def G1(self, a: int, b: int) -> Matrix:
-        raise NotImplementedError
+    @abstractmethod
+    def G1(self, a: int, b: int) -> Matrix: ...
 
-    def H1(self) -> Matrix:
-        raise NotImplementedError
+    @abstractmethod
+    def H1(self) -> Matrix: ...
 
-    def V(self, *labels: int) -> Matrix:
-        raise NotImplementedError
+    @abstractmethod
+    def V(self, *labels: int) -> Matrix: ...
 
-    def D(self, *labels: int) -> Matrix:
-        raise NotImplementedError
+    @abstractmethod
+    def D(self, *labels: int) -> Matrix: ...
 
-    def F(self, *labels: int) -> Matrix:
-        raise NotImplementedError
+    @abstractmethod
+    def F(self, *labels: int) -> Matrix: ...
 
 
 class _FirstLayer(_TwoLabels):

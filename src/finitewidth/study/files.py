@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from finitewidth.study.scores import ClassificationScores, RegressionScores
+from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
 from finitewidth.verification.result import Verification
 
@@ -122,11 +122,11 @@ def _finite_width(study: Study) -> dict[str, Any] | None:
     first = study.law.first_order
     if first is None:
         return None
-    rms = lambda a: study.data.unit * float(np.sqrt(np.mean(np.square(np.asarray(a)))))
+    rms = lambda a: study.data.unit * root_mean_square(a)
     return {
         "correction of the mean (rms)": rms(first.mean_correction),
         "standard error (rms)": rms(first.mean_correction_error),
-        "by origin (rms)": {name: rms(part) for name, part in first.origin._asdict().items()},
+        "by origin (rms)": study.correction_sizes,
         "samples": first.samples,
         **first.range._asdict(),
         "words": first.range.words,
@@ -146,16 +146,15 @@ def _scores(scores: RegressionScores | ClassificationScores | None) -> dict[str,
 
 
 def _verification(check: Verification) -> dict[str, Any]:
-    rms = lambda z: float(np.sqrt(np.mean(z**2)))
     return {
         "networks": check.networks,
         "steps": check.steps,
         "dtype": "float32",
         "agrees": check.agrees,
         "limit in standard errors": check.limit,
-        "mean, root mean square in standard errors": rms(check.z_mean),
+        "mean, root mean square in standard errors": root_mean_square(check.z_mean),
         "mean, largest in standard errors": float(np.abs(check.z_mean).max()),
-        "std, root mean square in standard errors": rms(check.z_std),
+        "std, root mean square in standard errors": root_mean_square(check.z_std),
         "std, largest in standard errors": float(np.abs(check.z_std).max()),
         "std, measured over predicted": check.std_ratio,
         "difference of means": check.difference,

@@ -4,11 +4,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.special import erfinv
 
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.8, 0.9, 0.95])
 _BINS = 10
+
+
+def root_mean_square(values: np.ndarray | Array) -> float:
+    """Typical size of the entries."""
+    return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
 
 
 class Coverage(NamedTuple):

@@ -23,7 +23,7 @@ from finitewidth.prediction.sampled_mean import SampledNeurons
 from finitewidth.prediction.votes import winning_probability
 from finitewidth.statistics.mercer import mercer
 from finitewidth.study.preparation import Prepared
-from finitewidth.study.scores import ClassificationScores, RegressionScores
+from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.verification.result import Verification
 from finitewidth.verification.stopping import stop
 from finitewidth.verification.verify import verify
@@ -104,6 +104,12 @@ class Study(NamedTuple):
     def std(self) -> Float[np.ndarray, " test"]:
         """Standard deviation of a prediction: networks and label noise together."""
         return self.data.unit * np.sqrt(np.asarray(self.law.std) ** 2 + self.noise)
+
+    @property
+    def correction_sizes(self) -> dict[str, float]:
+        """Root mean squares over test rows, in units of the target, of what finite width adds by origin."""
+        parts = self.law.origin._asdict()
+        return {name: self.data.unit * root_mean_square(part) for name, part in parts.items()}
 
     @property
     def probability(self) -> Float[np.ndarray, "test classes"]:

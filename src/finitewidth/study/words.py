@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from finitewidth.study.scores import ClassificationScores, RegressionScores
+from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
 from finitewidth.verification.result import Verification
 
@@ -59,23 +59,21 @@ def finite_width_words(study: Study) -> str:
     first = study.law.first_order
     if first is None:
         raise ValueError("this study is one of infinite width: it has no correction.")
-    noise = _rms(first.mean_correction_error) / max(_rms(first.mean_correction), np.finfo(float).tiny)
+    noise = root_mean_square(first.mean_correction_error) / max(
+        root_mean_square(first.mean_correction), np.finfo(float).tiny
+    )
     sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
     return first.range.words + sampling
 
 
 def _origin_words(study: Study) -> str:
-    sizes = {name: study.data.unit * _rms(part) for name, part in study.law.origin._asdict().items()}
+    sizes = study.correction_sizes
     return (
         f"By origin (root mean square over test rows): {sizes['mean_ntk']:.2g} from the mean kernel, "
         f"{sizes['ntk_fluctuations']:.2g} from its fluctuations between networks, and from its change in "
         f"training, which is representation learning, {sizes['dntk']:.2g} at first and {sizes['ddntk']:.2g} "
         "at second order."
     )
-
-
-def _rms(values: object) -> float:
-    return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
 
 
 def _quality(study: Study) -> str:
