@@ -103,6 +103,10 @@ class DerivativeMoments:
         """M_kl: derivative k at the row point, derivative l at the column point."""
         return self((k,), (l,))
 
+    def forget(self) -> None:
+        """Give back the memory of all averages; they are computed anew when asked for."""
+        self._averages.clear()
+
     def _product(self, factor: Factor) -> Float[np.ndarray, "p nodes"]:
         value = np.ones_like(self._derivatives[0])
         for order in factor:

@@ -57,7 +57,7 @@ def four_point_averages(
         patterns = patterns_of(m)
         for labels, root in zip(sets, _roots(K[sets[:, :, None], sets[:, None, :]]), strict=True):
             grid = _grid(function, root, tolerance)
-            averages = _direct(function, tuple(patterns), root, grid)
+            averages = set_averages(function, root, grid, patterns)
             quadruples = labels[np.array(patterns)].tolist()
             table.update(zip(map(tuple, quadruples), averages, strict=True))
     sets = np.array(list(itertools.combinations(range(n), 4)), dtype=int).reshape(-1, 4)
@@ -93,25 +93,25 @@ def patterns_of(m: int) -> list[tuple[int, ...]]:
     return [p for p in itertools.combinations_with_replacement(range(m), 4) if len(set(p)) == m]
 
 
-def _direct(
+def set_averages(
     function: Callable[[Array], Array],
-    patterns: tuple[tuple[int, ...], ...],
-    root: Float[np.ndarray, "m m"],
+    root: Float[np.ndarray, "m rank"],
     grid: Grid,
+    patterns: list[tuple[int, ...]],
 ) -> Float[np.ndarray, "patterns 4 4 4 4"]:
-    """All averages with derivatives up to the third, over one set of inputs."""
+    """All averages with derivatives up to the third, over one set of inputs with z = root u."""
     total = np.zeros((len(patterns), 16, 16))
-    for nodes, weights, used in _slabs(grid):
-        total = total + np.asarray(_direct_part(function, patterns, root, nodes, weights, used))
+    for part in _slabs(grid):
+        total = total + np.asarray(_partial_averages(function, tuple(patterns), root, *part))
     return total.reshape(len(patterns), 4, 4, 4, 4)
 
 
 @functools.partial(jax.jit, static_argnames=("function", "patterns"))
-def _direct_part(
+def _partial_averages(
     function: Callable[[Array], Array],
     patterns: tuple[tuple[int, ...], ...],
-    root: Float[Array, "m m"],
-    nodes: Float[Array, "slabs slab m"],
+    root: Float[Array, "m rank"],
+    nodes: Float[Array, "slabs slab rank"],
     weights: Float[Array, "slabs slab"],
     used: Int[Array, ""],
 ) -> Float[Array, "patterns 16 16"]:
