@@ -69,8 +69,8 @@ def peak_megabytes():
 def coefficient(train, test, depth, error, most, steps):
     """One coefficient by sampled neurons: time, memory, its size and its standard error.
 
-    `preparation` are the seconds up to the end of the pilot run, compilation included; `per_sample` is what
-    a sample costs after it.
+    `preparation` are the seconds up to the end of the pilot run, compilation included, `sampling` those after
+    it. `std` is the spread of trained outputs at infinite width.
     """
     import finitewidth as fw
 
@@ -85,6 +85,7 @@ def coefficient(train, test, depth, error, most, steps):
     seconds = time.perf_counter() - start
     return {
         "seconds": seconds,
+        "std": rms(law.std),
         "preparation": reports[0],
         "sampling": reports[-1] - reports[0],
         "megabytes": peak_megabytes(),
@@ -116,6 +117,16 @@ def both_paths(train, test, depth, error):
         "error": _WIDE * rms(sampled.mean_correction_error),
         "z": float(np.abs(away).max()),
     }
+
+
+def tensors(points, depth):
+    """All dense tensors at initialisation: seconds of the first call."""
+    import finitewidth as fw
+
+    x, _, _ = data(points, 0)
+    start = time.perf_counter()
+    fw.corrections(network(depth, _WIDE), x)
+    return {"seconds": time.perf_counter() - start, "megabytes": peak_megabytes()}
 
 
 def ensemble(train, test, depth, width, pairs, steps):
@@ -175,20 +186,41 @@ def growth(name, sizes, runs):
     return f"- {name}: {powers} ({points})"
 
 
-def against_ensemble(train, test, options, steps):
+def networks_needed(scatter, error, seconds, ours):
+    """How many networks have that standard error, and how much longer they take."""
+    needed = (scatter / error) ** 2
+    return needed, needed * seconds / ours
+
+
+def goal(ratio):
+    return f"{ratio:,.0f}x (goal {_GOAL:,}x {'met' if ratio >= _GOAL else 'missed'})"
+
+
+def against_ensemble(what, train, test, options, steps, ours):
     """One line on the cost of the same standard error by training networks."""
-    ours = apart("coefficient", train, test, 3, options.error, options.most_samples, steps)
     theirs = apart("ensemble", train, test, 3, options.width, options.pairs, steps)
-    needed = {way: (theirs[way] / ours["error"]) ** 2 for way in ("plain", "paired")}
-    ratio = {way: count * theirs["seconds"] / ours["seconds"] for way, count in needed.items()}
-    until = f"stopped after {steps} steps" if steps else "to the end of training"
-    goal = f"goal {_GOAL:,}x {'met' if ratio['plain'] >= _GOAL else 'missed'}"
+    plain, ratio = networks_needed(theirs["plain"], ours["error"], theirs["seconds"], ours["seconds"])
+    paired, least = networks_needed(theirs["paired"], ours["error"], theirs["seconds"], ours["seconds"])
     return (
-        f"- Against an ensemble ({train} training points, depth 3, {until}): {ours['seconds']:.1f} s for a "
-        f"standard error of {ours['error']:.2g} ({ours['error'] / ours['coefficient']:.1%}). A network of "
-        f"width {options.width} takes {theirs['seconds'] * 1e3:,.0f} ms ({theirs['steps']:,} steps), and the "
-        f"same error {needed['plain']:,.0f} of them: {ratio['plain']:,.0f}x ({goal}). With flipped and "
-        f"linearised partners {needed['paired']:,.0f} are enough: {ratio['paired']:,.1f}x."
+        f"- Against an ensemble, {what}: {ours['seconds']:.1f} s for a standard error of {ours['error']:.2g} "
+        f"({ours['error'] / ours['coefficient']:.1%}). A network of width {options.width} takes "
+        f"{theirs['seconds'] * 1e3:,.0f} ms ({theirs['steps']:,} steps), and the same error {plain:,.0f} of "
+        f"them: {goal(ratio)}. With flipped and linearised partners {paired:,.0f} are enough: {least:,.1f}x."
+    )
+
+
+def extrapolated(options, ours):
+    """The same at the end of training on many points, which networks take too long to reach."""
+    train, test = options.train, options.test
+    theirs = apart("ensemble", train, test, 3, options.width, options.pairs, options.steps)
+    steps = int(np.ceil(np.log(1e-2) / learning_rate(train, test, 3)[1]))
+    seconds = theirs["seconds"] * steps / options.steps
+    plain, ratio = networks_needed(options.width * ours["std"], ours["error"], seconds, ours["seconds"])
+    return (
+        f"- The same to the end of training, not run but extrapolated: {steps:,} steps bring the slowest "
+        f"mode down to 1%, {seconds:,.0f} s a network of width {options.width}; outputs spread by "
+        f"{ours['std']:.2g} at infinite width, so {plain:,.0f} networks have the standard error of the first "
+        f"row: {goal(ratio)}."
     )
 
 
@@ -202,8 +234,10 @@ def report(options):
         for depth, r in target.items()
     ]
     both = apart("both_paths", 12, 2, 3, options.error)
+    few = {points: apart("tensors", points, 3)["seconds"] for points in (6, 12)}
     counts = [options.count, 4 * options.count, 16 * options.count]
     fixed = lambda size, depth, count: apart("coefficient", size, size // 3, depth, 1e-9, count, 0)
+    small = options.ensemble
     sizes, depths = [n // 4, n // 2, n], [2, 3, 4, 6]
     return [
         f"{datetime.date.today()}, {machine.description()}, Python {platform.python_version()}. "
@@ -219,8 +253,34 @@ def report(options):
         f"{both['megabytes']:.0f} MB; rms coefficient {both['coefficient']:.4g}, {both['accuracy']:.0e} from "
         f"that at tolerance 1e-9. Sampled neurons with a standard error of {both['error']:.2g} are at most "
         f"{both['z']:.1f} standard errors away.",
-        against_ensemble(options.ensemble, options.ensemble // 2, options, 0),
-        against_ensemble(n, t, options, options.steps),
+        "- All tensors of `corrections` at its default tolerance, depth 3: "
+        + ", ".join(f"{points} inputs {seconds:.1f} s" for points, seconds in few.items())
+        + ".",
+        against_ensemble(
+            "12 training points, depth 3, to the end of training, dense tensors, error of the networks alone",
+            12,
+            2,
+            options,
+            0,
+            {**both, "error": 0.01 * both["coefficient"]},
+        ),
+        against_ensemble(
+            f"{small} training points, depth 3, to the end of training, sampled neurons",
+            small,
+            small // 2,
+            options,
+            0,
+            apart("coefficient", small, small // 2, 3, options.error, most, 0),
+        ),
+        against_ensemble(
+            f"{n} training points, depth 3, stopped after {options.steps} steps, sampled neurons",
+            n,
+            t,
+            options,
+            options.steps,
+            apart("coefficient", n, t, 3, options.error, most, options.steps),
+        ),
+        extrapolated(options, target[3]),
         growth(f"N (depth 3, {counts[0]:,} samples)", sizes, [fixed(s, 3, counts[0]) for s in sizes]),
         growth(
             f"depth (N = {n // 2}, {counts[0]:,} samples)",
@@ -244,11 +304,11 @@ def main():
     parser.add_argument("--test", type=int, default=100)
     parser.add_argument("--error", type=float, default=0.03)
     parser.add_argument("--most-samples", type=int, default=4_000_000)
-    parser.add_argument("--count", type=int, default=20_000, help="fewest samples where growth is measured")
+    parser.add_argument("--count", type=int, default=15_000, help="fewest samples where growth is measured")
     parser.add_argument("--ensemble", type=int, default=20, help="training points of the small ensemble")
     parser.add_argument("--steps", type=int, default=200, help="steps of the large ensemble")
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--pairs", type=int, default=16)
+    parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--dry", action="store_true", help="print only, leave the README alone")
     parser.add_argument("--call", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
