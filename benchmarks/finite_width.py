@@ -257,7 +257,7 @@ def report(options):
         + ", ".join(f"{points} inputs {seconds:.1f} s" for points, seconds in few.items())
         + ".",
         against_ensemble(
-            "12 training points, depth 3, to the end of training, dense tensors, error of the networks alone",
+            "12 training points, depth 3, to the end of training, dense tensors (networks asked for 1%)",
             12,
             2,
             options,
@@ -281,11 +281,11 @@ def report(options):
             apart("coefficient", n, t, 3, options.error, most, options.steps),
         ),
         extrapolated(options, target[3]),
-        growth(f"N (depth 3, {counts[0]:,} samples)", sizes, [fixed(s, 3, counts[0]) for s in sizes]),
+        growth(f"N (depth 3, {counts[1]:,} samples)", sizes, [fixed(s, 3, counts[1]) for s in sizes]),
         growth(
-            f"depth (N = {n // 2}, {counts[0]:,} samples)",
+            f"depth (N = {n // 2}, {counts[1]:,} samples)",
             depths,
-            [fixed(n // 2, d, counts[0]) for d in depths],
+            [fixed(n // 2, d, counts[1]) for d in depths],
         ),
         growth(f"samples (N = {n // 2}, depth 3)", counts, [fixed(n // 2, 3, c) for c in counts]),
     ]
