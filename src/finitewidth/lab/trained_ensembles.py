@@ -1,10 +1,12 @@
 """What claims about coefficients of 1/width in trained networks share: cases, fits in 1/n and verdicts."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
@@ -132,18 +134,17 @@ def _precision(name: str, predicted: np.ndarray, sem: np.ndarray, most: float) -
     return Check(name, 0.0, spread, spread, most, "relative error")
 
 
-def width_figure(
+def draw_widths(
+    axes: Axes,
     setting: TrainedEnsembles,
     predicted: Prediction,
     measured: Estimate,
-    title: str,
     quantity: str,
     labels: list[list[str]],
-) -> Figure:
+) -> None:
     """n (measured - infinite width) against 1/n, with the polynomial fit and the predicted intercept."""
     shift = scaled_shift(setting, predicted["infinite"], measured)
     fits = intercept(setting, shift)[1]
-    figure, (axes,) = style.panels(title)
     inverse = 1 / np.array(setting.widths)
     fitted = np.linspace(0, 1 / _NARROWEST, 100)
     colors = iter(style.PALETTE)
@@ -157,7 +158,13 @@ def width_figure(
         xlabel=r"$1/n$",
         ylabel=rf"$n\,(\mathrm{{{quantity}}}_n-\mathrm{{{quantity}}}_\infty)$",
         xlim=(0, 1.05 * inverse.max()),
-        title="stars: prediction; dashed: polynomial in 1/n through widths of 64 and more",
     )
     axes.legend(loc="best")
+
+
+def width_figure(title: str, draw: Callable[[Axes], None]) -> Figure:
+    """One panel of `draw_widths` with the meaning of its signs."""
+    figure, (axes,) = style.panels(title)
+    draw(axes)
+    axes.set_title("stars: prediction; dashed: polynomial in 1/n through widths of 64 and more")
     return figure

@@ -3,12 +3,13 @@
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.estimate import Estimate, stacked
-from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, verdict, width_figure
+from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, draw_widths, verdict, width_figure
 from finitewidth.lab.trained_moments import trained_covariance
 from finitewidth.prediction.predict import predict
 
@@ -47,14 +48,18 @@ def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measure
     return verdict(setting, predicted, measured["covariance"], closer=False)
 
 
-def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
+def draw(axes: Axes, setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> None:
+    """The trained covariances against 1/n, in a panel."""
     labels = []
     for case in setting.cases:
         pairs = zip(*np.triu_indices(len(case.test)), strict=True)
-        what = [f"variance at test point {a + 1}" if a == b else "covariance of both" for a, b in pairs]
-        labels.append([f"{case.name}: {words}" for words in what])
-    title = "The trained covariance meets its 1/n coefficient"
-    return width_figure(setting, predicted, measured["covariance"], title, "Cov", labels)
+        labels.append([f"variance at point {a + 1}" if a == b else "covariance of both" for a, b in pairs])
+    draw_widths(axes, setting, predicted, measured["covariance"], "Cov", labels)
+
+
+def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
+    title = f"The trained covariance meets its 1/n coefficient: {setting.cases[0].name}"
+    return width_figure(title, lambda axes: draw(axes, setting, predicted, measured))
 
 
 _CASE = Case("tanh", 2, 0.5, 30, test=(20, 49))

@@ -3,13 +3,14 @@
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.estimate import Estimate, stacked
 from finitewidth.lab.tangent_draws import linearised_mean
-from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, verdict, width_figure
+from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, draw_widths, verdict, width_figure
 from finitewidth.lab.trained_moments import trained_mean
 from finitewidth.networks.control_variates import paired_ensemble
 from finitewidth.prediction.predict import predict
@@ -66,11 +67,16 @@ def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measure
     return verdict(setting, predicted, measured["mean"])
 
 
-def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
+def draw(axes: Axes, setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> None:
+    """The trained means against 1/n, in a panel."""
     outputs = lambda case: [f", output {o + 1}" for o in range(case.outputs)] if case.outputs > 1 else [""]
     labels = [[case.name + end for end in outputs(case)] for case in setting.cases]
+    draw_widths(axes, setting, predicted, measured["mean"], "mean", labels)
+
+
+def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
     title = "The trained mean meets its 1/n coefficient"
-    return width_figure(setting, predicted, measured["mean"], title, "mean", labels)
+    return width_figure(title, lambda axes: draw(axes, setting, predicted, measured))
 
 
 _WIDTHS = (32, 64, 128, 256, 512)
