@@ -146,16 +146,15 @@ def trained_widths() -> Figure:
         "trained-mean-gelu": "GELU, one hidden layer, two learning rates",
         "trained-mean-depth-3": "tanh, two hidden layers",
         "trained-mean-stopped": "two outputs, before the end and at it",
-        "trained-covariance-width": "covariance at two test points",
+        "trained-covariance-width": "tanh, one hidden layer, two test points",
+        "trained-covariance-depth-3": "tanh, two hidden layers, two test points",
     }
     with style.house_style():
         figure = Figure(figsize=(12.6, 7.6), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
-        words = "Stars: prediction.   Points: trained networks, ±2 s.e.   Dashed: polynomial through n ≥ 64."
+        words = "Stars: prediction.   Points: trained networks, ±2 s.e.   Dashed: polynomial in 1/n."
         figure.suptitle(words, x=0.01, ha="left")
-        *used, spare = figure.subplots(2, 3).ravel()
-        spare.set_axis_off()
-        for axes, (id, title) in zip(used, panels.items(), strict=True):
+        for axes, (id, title) in zip(figure.subplots(2, 3).ravel(), panels.items(), strict=True):
             record = json.loads((RECORDS / f"{id}.json").read_text(encoding="utf-8"))
             predicted = {name: np.array(value) for name, value in record["predicted"].items()}
             measured = {

@@ -12,6 +12,7 @@ from finitewidth import lab
 from finitewidth.lab import (
     ensembles,
     linear_descent,
+    linearised_moments,
     one_layer,
     perturbations,
     shallow_networks,
@@ -165,6 +166,7 @@ WRONG = [
     ("trained-mean-depth-3", "coefficient", scaled(1.5)),
     ("trained-mean-stopped", "coefficient", scaled(1.5)),
     ("trained-covariance-width", "coefficient", scaled(1.5)),
+    ("trained-covariance-depth-3", "coefficient", scaled(2.0)),
 ]
 
 
@@ -186,6 +188,7 @@ def test_claim_holds_and_wrong_theories_fail(id):
     [
         ensembles,
         linear_descent,
+        linearised_moments,
         one_layer,
         perturbations,
         shallow_networks,

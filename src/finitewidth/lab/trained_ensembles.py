@@ -25,7 +25,6 @@ _STANDARD_ERRORS = 3.0
 SEEN = 1 / Z_LIMIT
 # The part of the distance to infinite width that the first order may leave at width 64.
 _LEFT = 1 / 3
-_NARROWEST = 64
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class Case:
 class TrainedEnsembles:
     """Cases, widths, numbers of trained pairs and of linearised draws at each width, and what is asked.
 
-    A polynomial in 1/n of the given degree is fitted to widths of 64 and more: below, further orders count.
-    `precision` bounds the standard error of its value at 1/n = 0, relative to the coefficient.
+    A polynomial in 1/n of the given degree is fitted; `precision` bounds the standard error of its value at
+    1/n = 0, relative to the coefficient.
     """
 
     cases: tuple[Case, ...]
@@ -91,12 +90,10 @@ def intercept(
     setting: TrainedEnsembles, shift: Estimate
 ) -> tuple[Estimate, Float[np.ndarray, "power cases entries"]]:
     """Value at 1/n = 0 of a weighted polynomial in 1/n for every case and entry, and its coefficients."""
-    widths = np.array(setting.widths)
-    wide = widths >= _NARROWEST
-    powers = np.vander(1 / widths[wide], setting.degree + 1, increasing=True)
-    weight = 1 / shift.sem[wide] ** 2
+    powers = np.vander(1 / np.array(setting.widths), setting.degree + 1, increasing=True)
+    weight = 1 / shift.sem**2
     normal = np.linalg.inv(np.einsum("np,nce,nq->cepq", powers, weight, powers))
-    fits = np.einsum("cepq,nq,nce->pce", normal, powers, weight * shift.value[wide])
+    fits = np.einsum("cepq,nq,nce->pce", normal, powers, weight * shift.value)
     return Estimate(fits[0], np.sqrt(normal[..., 0, 0])), fits
 
 
@@ -116,8 +113,8 @@ def verdict(
         seen = Estimate(at_zero.value[:1] - at_zero.value[1:], np.hypot(at_zero.sem[:1], at_zero.sem[1:]))
         checks.append(_agreement("its change with the training", change, seen))
         checks.append(_precision("standard error / change", change, seen.sem, SEEN))
-    if closer and _NARROWEST in setting.widths:
-        narrow = shift.value[setting.widths.index(_NARROWEST)]
+    if closer:
+        narrow = shift.value[setting.widths.index(64)]
         left = np.linalg.norm(narrow - coefficient, axis=1) / np.linalg.norm(narrow, axis=1)
         ratio = float(left.max())
         checks.append(Check("distance left at width 64", 0.0, ratio, ratio, _LEFT, "relative error"))
@@ -146,7 +143,7 @@ def draw_widths(
     shift = scaled_shift(setting, predicted["infinite"], measured)
     fits = intercept(setting, shift)[1]
     inverse = 1 / np.array(setting.widths)
-    fitted = np.linspace(0, 1 / _NARROWEST, 100)
+    fitted = np.linspace(0, 1.05 * inverse.max(), 100)
     colors = iter(style.PALETTE)
     for c, e in np.ndindex(*predicted["coefficient"].shape):
         color = next(colors)
@@ -157,7 +154,7 @@ def draw_widths(
     axes.set(
         xlabel=r"$1/n$",
         ylabel=rf"$n\,(\mathrm{{{quantity}}}_n-\mathrm{{{quantity}}}_\infty)$",
-        xlim=(0, 1.05 * inverse.max()),
+        xlim=(0, fitted[-1]),
     )
     axes.legend(loc="best")
 
@@ -166,5 +163,5 @@ def width_figure(title: str, draw: Callable[[Axes], None]) -> Figure:
     """One panel of `draw_widths` with the meaning of its signs."""
     figure, (axes,) = style.panels(title)
     draw(axes)
-    axes.set_title("stars: prediction; dashed: polynomial in 1/n through widths of 64 and more")
+    axes.set_title("stars: prediction; dashed: polynomial in 1/n through the networks")
     return figure

@@ -10,7 +10,7 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.estimate import Estimate, stacked
 from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, draw_widths, verdict, width_figure
-from finitewidth.lab.trained_moments import trained_covariance
+from finitewidth.lab.trained_moments import Ensemble, trained_covariance
 from finitewidth.prediction.predict import predict
 
 
@@ -35,11 +35,9 @@ def _measure(setting: TrainedEnsembles, key: PRNGKeyArray) -> Measurement:
     for w, n in enumerate(setting.widths):
         by_case = []
         for c, case in enumerate(setting.cases):
-            covariance = trained_covariance(
-                case.network(n), *case.data(), jax.random.fold_in(key, 100 * c + w),
-                eta=case.eta, steps=case.steps, pairs=setting.pairs, linear=setting.linear,
-            )  # fmt: skip
-            by_case.append(Estimate(_entries(covariance.value), _entries(covariance.sem)))
+            ensemble = Ensemble(*case.data(), case.eta, case.steps, setting.pairs, setting.linear)
+            covariance = trained_covariance(case.network(n), ensemble, jax.random.fold_in(key, 100 * c + w))
+            by_case.append(Estimate(*(_entries(part[:, 0, :, 0]) for part in covariance)))
         by_width.append(stacked(by_case))
     return {"covariance": stacked(by_width)}
 
@@ -62,22 +60,42 @@ def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurem
     return width_figure(title, lambda axes: draw(axes, setting, predicted, measured))
 
 
-_CASE = Case("tanh", 2, 0.5, 30, test=(20, 49))
+_SHALLOW = Case("tanh", 2, 0.5, 30, test=(20, 49))
+_DEEP = Case("tanh", 3, 0.3, 40, test=(20, 49))
 
-CLAIMS = (
-    Claim(
-        id="trained-covariance-width",
-        title="finite width changes the trained covariance by a predicted multiple of 1/n",
+
+def _claim(id: str, title: str, statement: str, quick: TrainedEnsembles, full: TrainedEnsembles) -> Claim:
+    return Claim(
+        id=id,
+        title=title,
         chapter="Finite width after training",
-        statement="The covariance of trained networks over initialisations differs from that of infinite "
-        "width by a predicted multiple of 1/n, from the start's covariance, the fluctuations of the tangent "
-        "kernel, its correlation with the start, and its changes in training.",
+        statement=statement,
         source="Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, chapters 8, 11 and infinity",
-        quick=TrainedEnsembles((_CASE,), (64, 128), 2000, 8000, 1, SEEN),
-        full=TrainedEnsembles((_CASE,), (32, 64, 128, 256, 512), 12_000, 48_000, 2, 0.1),
+        quick=quick,
+        full=full,
         theory=_theory,
         measure=_measure,
         compare=_compare,
         figure=_figure,
+    )
+
+
+CLAIMS = (
+    _claim(
+        "trained-covariance-width",
+        "finite width changes the trained covariance by a predicted multiple of 1/n",
+        "The covariance of trained networks over initialisations differs from that of infinite width by a "
+        "predicted multiple of 1/n, from the fluctuations of the tangent kernel, their correlation with the "
+        "start, and the kernel's changes in training.",
+        TrainedEnsembles((_SHALLOW,), (64, 128), 2000, 8000, 1, SEEN),
+        TrainedEnsembles((_SHALLOW,), (64, 128, 256, 512), 12_000, 48_000, 2, 0.1),
+    ),
+    _claim(
+        "trained-covariance-depth-3",
+        "the same for two hidden layers, where both mean kernels shift too",
+        "The coefficient of 1/n in the trained covariance is predicted for depth 3, where the covariance of "
+        "the start and the mean of the tangent kernel depend on the width.",
+        TrainedEnsembles((_DEEP,), (64, 128), 1500, 60_000, 1, SEEN),
+        TrainedEnsembles((_DEEP,), (64, 128, 256, 512), 3000, 600_000, 1, 0.1),
     ),
 )

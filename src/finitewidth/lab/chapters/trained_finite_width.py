@@ -9,10 +9,8 @@ from matplotlib.figure import Figure
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.estimate import Estimate, stacked
-from finitewidth.lab.tangent_draws import linearised_mean
 from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, draw_widths, verdict, width_figure
-from finitewidth.lab.trained_moments import trained_mean
-from finitewidth.networks.control_variates import paired_ensemble
+from finitewidth.lab.trained_moments import Ensemble, trained_mean
 from finitewidth.prediction.predict import predict
 
 _CHAPTER = "Finite width after training"
@@ -45,22 +43,10 @@ def _measure(setting: TrainedEnsembles, key: PRNGKeyArray) -> Measurement:
 
 
 def _ensemble(setting: TrainedEnsembles, case: Case, n: int, key: PRNGKeyArray) -> Estimate:
-    """Mean outputs of trained networks; with one hidden layer they train fast in preactivations."""
-    net, data, descent = case.network(n), case.data(), {"eta": case.eta, "steps": case.steps}
-    if case.depth == 2:
-        mean = trained_mean(net, *data, key, **descent, pairs=setting.pairs, linear=setting.linear)
-    else:
-        pair_key, linear_key = jax.random.split(key)
-        single = (a.astype(np.float32) for a in data)
-        pairs = paired_ensemble(
-            net, pair_key, setting.pairs, *single, steps=case.steps, learning_rate=case.eta, linear_size=2
-        )
-        moved, still = (
-            pairs.nonlinear,
-            linearised_mean(net, *data, linear_key, **descent, draws=setting.linear),
-        )
-        mean = Estimate(moved.value + still.value, np.hypot(moved.sem, still.sem))
-    return Estimate(mean.value.ravel().astype(float), mean.sem.ravel().astype(float))
+    """Mean outputs of trained networks, one after the other."""
+    ensemble = Ensemble(*case.data(), case.eta, case.steps, setting.pairs, setting.linear)
+    mean = trained_mean(case.network(n), ensemble, key)
+    return Estimate(mean.value.ravel(), mean.sem.ravel())
 
 
 def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -79,7 +65,7 @@ def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurem
     return width_figure(title, lambda axes: draw(axes, setting, predicted, measured))
 
 
-_WIDTHS = (32, 64, 128, 256, 512)
+_WIDTHS = (64, 128, 256, 512)
 _TANH = (Case("tanh", 2, 0.2, 70), Case("tanh", 2, 0.5, 30))
 _GELU = (Case("gelu", 2, 0.1, 75, (33, 38, 11), (34,)), Case("gelu", 2, 0.28, 24, (33, 38, 11), (34,)))
 _DEEP = (Case("tanh", 3, 0.3, 40),)
