@@ -69,7 +69,8 @@ class TrainedEnsembles:
     """Cases, widths, numbers of trained pairs and of linearised draws at each width, and what is asked.
 
     A polynomial in 1/n of the given degree is fitted; `precision` bounds the standard error of its value at
-    1/n = 0, relative to the coefficient.
+    1/n = 0, relative to the coefficient, and `closer` asks whether at width 64 the first order takes away two
+    thirds of the distance to infinite width.
     """
 
     cases: tuple[Case, ...]
@@ -78,6 +79,7 @@ class TrainedEnsembles:
     linear: int
     degree: int
     precision: float
+    closer: bool = False
 
 
 def scaled_shift(setting: TrainedEnsembles, infinite: np.ndarray, measured: Estimate) -> Estimate:
@@ -97,9 +99,7 @@ def intercept(
     return Estimate(fits[0], np.sqrt(normal[..., 0, 0])), fits
 
 
-def verdict(
-    setting: TrainedEnsembles, predicted: Prediction, measured: Estimate, *, closer: bool = True
-) -> Verdict:
+def verdict(setting: TrainedEnsembles, predicted: Prediction, measured: Estimate) -> Verdict:
     """Agreement at 1/n = 0, precision, the difference between cases, and what is left at width 64."""
     coefficient = predicted["coefficient"]
     shift = scaled_shift(setting, predicted["infinite"], measured)
@@ -113,7 +113,7 @@ def verdict(
         seen = Estimate(at_zero.value[:1] - at_zero.value[1:], np.hypot(at_zero.sem[:1], at_zero.sem[1:]))
         checks.append(_agreement("its change with the training", change, seen))
         checks.append(_precision("standard error / change", change, seen.sem, SEEN))
-    if closer:
+    if setting.closer:
         narrow = shift.value[setting.widths.index(64)]
         left = np.linalg.norm(narrow - coefficient, axis=1) / np.linalg.norm(narrow, axis=1)
         ratio = float(left.max())
@@ -151,6 +151,7 @@ def draw_widths(
         axes.plot(fitted, np.polynomial.polynomial.polyval(fitted, fits[:, c, e]), "--", color=color, lw=1.0)
         axes.plot(0, predicted["coefficient"][c, e], "*", color=color, ms=13, clip_on=False, zorder=4)
     axes.axhline(0, color=style.GREY, lw=0.8)
+    axes.set_xticks([0, *inverse], ["0", *(f"1/{n}" for n in setting.widths)])
     axes.set(
         xlabel=r"$1/n$",
         ylabel=rf"$n\,(\mathrm{{{quantity}}}_n-\mathrm{{{quantity}}}_\infty)$",

@@ -43,7 +43,7 @@ def _measure(setting: TrainedEnsembles, key: PRNGKeyArray) -> Measurement:
 
 
 def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Verdict:
-    return verdict(setting, predicted, measured["covariance"], closer=False)
+    return verdict(setting, predicted, measured["covariance"])
 
 
 def draw(axes: Axes, setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> None:

@@ -99,31 +99,30 @@ CLAIMS = (
         "infinite-width limit by c/n + O(1/n^2), with c from the mean, the fluctuations and the changes of "
         "the tangent kernel; c depends on the learning rate. At width 64 c/n removes at least two thirds "
         "of the difference.",
-        TrainedEnsembles(_TANH[1:], (64, 128), 1000, 4000, 1, SEEN),
-        TrainedEnsembles(_TANH, _WIDTHS, 8000, 32_000, 2, 0.05),
+        TrainedEnsembles(_TANH[1:], (64, 128), 1000, 4000, 1, SEEN, closer=True),
+        TrainedEnsembles(_TANH, _WIDTHS, 8000, 32_000, 2, 0.05, closer=True),
     ),
     _claim(
         "trained-mean-gelu",
         "the same for GELU networks",
         "The coefficient of 1/n in the trained mean, and its change with the learning rate, are predicted "
         "for GELU networks as well. At width 64 c/n removes at least two thirds of the difference.",
-        TrainedEnsembles(_GELU[1:], (64, 128), 1000, 4000, 1, SEEN),
-        TrainedEnsembles(_GELU, _WIDTHS, 8000, 32_000, 2, 0.05),
+        TrainedEnsembles(_GELU[1:], (64, 128), 1000, 4000, 1, SEEN, closer=True),
+        TrainedEnsembles(_GELU, _WIDTHS, 8000, 32_000, 2, 0.05, closer=True),
     ),
     _claim(
         "trained-mean-depth-3",
         "the same for two hidden layers, where the mean kernel shifts too",
         "The coefficient of 1/n in the trained mean is predicted for depth 3. At width 64 c/n removes at "
         "least two thirds of the difference.",
-        TrainedEnsembles(_DEEP, (64, 128), 800, 8000, 1, SEEN),
-        TrainedEnsembles(_DEEP, _WIDTHS, 3000, 300_000, 2, 0.1),
+        TrainedEnsembles(_DEEP, (64, 128), 800, 8000, 1, SEEN, closer=True),
+        TrainedEnsembles(_DEEP, _WIDTHS, 3000, 300_000, 2, 0.1, closer=True),
     ),
     _claim(
         "trained-mean-stopped",
         "the same for two coupled outputs, before the end of training and at it",
         "After any number of steps, and with several outputs, the trained mean moves by a predicted multiple "
-        "of 1/n; the outputs are coupled at this order. At width 64 c/n removes at least two thirds of the "
-        "difference.",
+        "of 1/n; the outputs are coupled at this order.",
         TrainedEnsembles(_STOPPED[:1], (64, 128), 4000, 16_000, 1, SEEN),
         TrainedEnsembles(_STOPPED, _WIDTHS, 16_000, 64_000, 2, 0.05),
     ),
