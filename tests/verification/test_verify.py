@@ -165,3 +165,16 @@ def test_networks_tell_how_much_of_the_correction_they_follow(data, rng):
     assert_close(bars, np.full(4, 0.3 * common.std(ddof=1) / math.sqrt(500)))
     assert_close(measured, 0.7 * predicted + 0.3 * common.mean())
     assert len(check.shift_by_group(100)[0]) == correction.size
+
+
+def test_the_correction_is_computed_again_by_the_method_of_the_law(data):
+    """Training to the end is compared with the law at the last step, by sampled neurons as the law was."""
+    x, y, x_test = (a[:2] for a in data)
+    method = fw.SampledNeurons(relative_error=0.5, key=jax.random.key(4))
+    net = network(512)
+    law = fw.predict(net, x, y, x_test, fw.GradientDescent(), order=1, method=method)
+    check = fw.verify(law, 3)
+    descent = fw.GradientDescent(check.eta, check.steps)
+    again, dense = (fw.predict(net, x, y, x_test, descent, order=1, method=m) for m in (method, None))
+    assert_close(check.predicted_correction, np.asarray(again.mean_correction))
+    assert np.abs(check.predicted_correction - np.asarray(dense.mean_correction)).max() > 0
