@@ -1,9 +1,9 @@
 r"""What one sampled neuron contributes to the covariance of trained outputs.
 
-The covariance has two free labels. For one sample it is a sum of a few products *left(g) right(D)*: right is a
-source at D that training still has to deliver, as for the mean; left is a function at g that training has
-partly unlearnt. These are the contractions that the mean does not have; all others are sources of the mean with
-random initial outputs among their residuals, times what training leaves of the same initial outputs.
+The covariance has two free labels. For one sample it is a sum of a few products *left(g) right(D)*: right is
+a source at D that training still has to deliver, as for the mean; left is a function at g that training has
+partly unlearnt, or a source as well. These are the contractions that the mean does not have; all others are
+sources of the mean with a random initial function among their residuals, times what training leaves of it.
 
 Arrays have shape (samples, outputs, points) as in `neuron_sources`.
 """

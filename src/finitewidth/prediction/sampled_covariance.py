@@ -1,7 +1,9 @@
 r"""The trained covariance to order 1/n by sampled neurons, for hundreds of points.
 
-Strata are (kind, hidden layer). Within one, a sample's training time is drawn with the probabilities that make the
-result scatter least, as far as earlier samples tell, and the samples are weighted accordingly.
+Strata are (kind, hidden layer). Within one, a sample's training time is drawn with the probabilities that
+make the result scatter least, as far as earlier samples tell, and samples are weighted accordingly. What is
+to be known with a given relative error are the variances: most covariances are close to zero, and to tell
+them from zero would take as many times the samples as there are test points.
 """
 
 import math
@@ -26,7 +28,7 @@ from finitewidth.prediction.covariance_kinds import (
     unlearnt,
 )
 from finitewidth.prediction.modes import TrainingModes
-from finitewidth.prediction.neuron_sources import Source
+from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
 from finitewidth.prediction.sampled_mean import Progress, SampledNeurons
 from finitewidth.statistics.hidden_layers import LayerKernels
@@ -38,6 +40,8 @@ _PILOT_PER_TIME = 8
 _GROWTH = 6.0
 # Share of the samples whose times are drawn without regard to earlier ones, which may mislead.
 _UNIFORM = 0.1
+# Relative to the variance before training, a coefficient that no width makes visible.
+_NEGLIGIBLE = 1e-6
 # Numbers held for one batch of samples, and for the products of a few of its samples.
 _ENTRIES = 2**17
 _PRODUCT_ENTRIES = 2**20
@@ -98,7 +102,13 @@ class CovarianceStratum:
             padded = Times(*(np.pad(a, (0, spare), mode="edge") for a in times))
             real = np.pad(np.ones(len(part)), (0, spare))
             sums, squares, sizes = _batch(
-                self.kind, self.source, decay, start, jax.random.fold_in(key, batch), padded, jnp.asarray(real)
+                self.kind,
+                self.source,
+                decay,
+                start,
+                jax.random.fold_in(key, batch),
+                padded,
+                jnp.asarray(real),
             )
             self.sums += np.asarray(sums, dtype=float)
             self.squares += np.asarray(squares, dtype=float)
@@ -109,7 +119,6 @@ class CovarianceStratum:
         self.count += extra
 
 
-@eqx.filter_jit
 def _batch(
     kind: CovarianceKind,
     source: Source,
@@ -119,24 +128,37 @@ def _batch(
     times: Times,
     real: Float[Array, " rows"],
 ):
-    """Sums over samples of M + M^T and of its squares, and every sample's mean square."""
+    """Sums over samples of M + M^T and of its squares, and every sample's mean square on the diagonal.
+
+    The three programs are compiled apart because all kinds share the first and the last.
+    """
     dtype = decay.t.dtype
     cast = Times(*(jnp.asarray(a, dtype) for a in times))
-    left, right = contributions(kind, source, decay, start, key, cast)
-    right = real.astype(dtype)[:, None, None] * right
+    neuron_key, key = jax.random.split(key)
+    neuron = Neuron(source, *_preactivations(source, neuron_key, len(real)))
+    left, right = _contributions(kind, neuron, decay, start, key, cast)
+    return _accumulated(left, real.astype(dtype)[:, None, None] * right)
 
-    def squared(sides: tuple[Array, Array]) -> Array:
-        l, r = sides
-        half = jnp.einsum("kg,kD->gD", l, r)
-        return half + half.T
 
+@eqx.filter_jit
+def _preactivations(source: Source, key: PRNGKeyArray, rows: int) -> tuple[Rows, Rows, Rows, Rows]:
+    neuron = source.neuron(key, rows)
+    return neuron.s0, neuron.s1, neuron.s2, neuron.s3
+
+
+_contributions = eqx.filter_jit(contributions)
+
+
+@eqx.filter_jit
+def _accumulated(left: Float[Array, "rows terms test"], right: Float[Array, "rows terms test"]):
     rows, _, test = left.shape
-    few = int(np.clip(_PRODUCT_ENTRIES // test**2, 1, rows))
-    few = 2 ** int(np.log2(few))
+    few = min(rows, 2 ** int(np.log2(max(_PRODUCT_ENTRIES // test**2, 1))))
 
     def some(sides: tuple[Array, Array]):
-        value = jax.vmap(squared)(sides)
-        return jnp.sum(value, axis=0), jnp.sum(value**2, axis=0), jnp.mean(value**2, axis=(1, 2))
+        half = jnp.einsum("rkg,rkD->rgD", *sides)
+        value = half + half.swapaxes(1, 2)
+        size = jnp.mean(jnp.diagonal(value, axis1=1, axis2=2) ** 2, axis=1)
+        return jnp.sum(value, axis=0), jnp.sum(value**2, axis=0), size
 
     split = lambda a: a.reshape(rows // few, few, *a.shape[1:])
     sums, squares, sizes = jax.lax.map(some, (split(left), split(right)))
@@ -153,7 +175,8 @@ def sampled_covariance(
 ) -> SampledCovariance:
     """Coefficient of 1/n_{L-1} in the covariance of a trained output at the test points.
 
-    With several outputs it is the average of their own covariances.
+    With several outputs it is the average of their own covariances. `relative_error` is that of the
+    variances, both as root mean squares over test points.
     """
     dtype = jnp.float32 if options.single_precision else jnp.float64
     decay, start = Decay.of(modes, dtype), Start.of(modes, dtype)
@@ -161,6 +184,7 @@ def sampled_covariance(
     rows = _batch_rows(len(modes.K), modes.Y.shape[1])
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
     exact = unsampled_covariance(kernels, modes)
+    negligible = float(np.mean((_NEGLIGIBLE * np.diag(modes.K)[modes.train :]) ** 2))
     extra = [max(_PILOT, _PILOT_PER_TIME * s.times.count) for s in strata]
     done, round_ = 0, 0
     while True:
@@ -170,8 +194,9 @@ def sampled_covariance(
                 done += drawn
         coefficient = exact + sum(s.mean for s in strata)
         squared_error = sum(s.variance / s.count for s in strata)
-        size, error = float(np.mean(coefficient**2)), float(np.mean(squared_error))
-        wanted = relative_error**2 * max(size - error, 0.1 * size)
+        size = float(np.mean(np.diag(coefficient) ** 2))
+        error = float(np.mean(np.diag(squared_error)))
+        wanted = max(relative_error**2 * max(size - error, 0.1 * size), negligible)
         finished = error <= wanted or done >= options.most_samples
         if progress is not None:
             reached = math.sqrt(error / size) if size > 0 else 0.0
@@ -226,8 +251,8 @@ def _batch_rows(points: int, outputs: int) -> int:
 
 
 def _allocation(strata: list[CovarianceStratum], wanted: float, left: int, done: int) -> list[int]:
-    """Samples to add so that the mean squared error is reached at the least cost."""
-    spread = np.sqrt([s.variance.mean() for s in strata])
+    """Samples to add so that the mean squared error of the variances is reached at the least cost."""
+    spread = np.sqrt([np.diag(s.variance).mean() for s in strata])
     cost = np.array([COST[s.kind] for s in strata])
     effort = np.sum(np.sqrt(cost) * spread)
     extra = np.maximum(spread * effort / (wanted * np.sqrt(cost)) - [s.count for s in strata], 0.0)
