@@ -104,7 +104,10 @@ def test_many_points_are_sampled_and_the_error_is_stated():
     x, x_test = rng.normal(size=(12, 3)), rng.normal(size=(3, 3))
     seen = []
     method = fw.SampledNeurons(
-        0.2, key=jax.random.key(1), progress=lambda done, error: seen.append((done, error))
+        0.2,
+        covariance_error=None,
+        key=jax.random.key(1),
+        progress=lambda done, error: seen.append((done, error)),
     )
     net = fw.MLP((4000, 4000), "tanh", 0.1, 1.3)
     law = fw.predict(net, x, np.sin(x[:, 0]), x_test, order=1, method=method)

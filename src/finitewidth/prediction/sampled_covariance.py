@@ -202,7 +202,8 @@ def sampled_covariance(
             reached = math.sqrt(error / size) if size > 0 else 0.0
             progress(1.0 if finished else min(0.99, wanted / error), reached)
         if finished:
-            return SampledCovariance(coefficient, np.sqrt(squared_error), done)
+            # Sums in single precision are symmetric up to rounding only.
+            return SampledCovariance((coefficient + coefficient.T) / 2, np.sqrt(squared_error), done)
         extra = _allocation(strata, wanted, options.most_samples - done, done)
         round_ += 1
 
