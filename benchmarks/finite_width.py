@@ -45,7 +45,7 @@ def coefficient(train, test, depth, error, most):
 
     x, y, x_test = data(train, test)
     start = time.perf_counter()
-    method = fw.SampledNeurons(error, most_samples=most)
+    method = fw.SampledNeurons(error, most_samples=most, covariance_error=None)
     law = fw.predict(network(depth, 10**9), x, y, x_test, fw.GradientFlow(), order=1, method=method)
     seconds = time.perf_counter() - start
     size = lambda a: float(np.sqrt(np.mean(np.square(np.asarray(a) * 1e9))))

@@ -132,8 +132,8 @@ def contributions(
         u, direction = correlated(1)
         value = first_change(neuron, probe_key, decay.U, modes, -direction, outputs, moved=moved)
         terms = [Product(u, deliver(value))]
-        legs = tuple((w * residual) @ decay.U.T for w in modes)
-        for left, right in first_change_of_start(neuron, probe_key, legs, outputs, moved=moved):
+        a, b = ((w * residual) @ decay.U.T for w in modes)
+        for left, right in first_change_of_start(neuron, probe_key, (a, b), outputs, moved=moved):
             terms.append(Product(bar(left), deliver(jnp.mean(right, axis=1, keepdims=True))))
     else:
         mix = signs(mix_key, outputs, 1)
