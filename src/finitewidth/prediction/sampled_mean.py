@@ -58,7 +58,7 @@ class SampledNeurons:
 
     relative_error: float = 0.03
     most_samples: int = 4_000_000
-    covariance_error: float | None = 0.1
+    covariance_error: float | None = 0.05
     key: PRNGKeyArray = field(default_factory=lambda: jax.random.key(0))
     single_precision: bool = True
     progress: Progress | None = None
