@@ -86,6 +86,7 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
     [
         (("--order", "2"), "--order must be 0 or 1, got 2."),
         (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
+        (("--order", "1", "--most-samples", "0"), "most_samples must be positive, got 0."),
         (("--order", "1", "--ridge", "0.5"), "order=1 describes networks with a random start and no ridge"),
     ],
 )

@@ -30,7 +30,7 @@ from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 
 # Dense tensors of more points take longer than sampling does.
-FEW_POINTS = 8
+FEW_POINTS = 14
 # Labels (output, point) of the covariance's tensors, which have four of them.
 _MOST_LABELS = 40
 
@@ -42,10 +42,10 @@ class DenseTensors:
     Parameters
     ----------
     tolerance
-        Relative accuracy of the averages over one neuron.
+        Relative accuracy of the averages over one neuron; the coefficient then has some six digits.
     """
 
-    tolerance: float = 1e-8
+    tolerance: float = 1e-7
 
 
 Method = DenseTensors | SampledNeurons

@@ -180,10 +180,10 @@ def sampled_covariance(
     """
     dtype = jnp.float32 if options.single_precision else jnp.float64
     decay, start = Decay.of(modes, dtype), Start.of(modes, dtype)
+    exact = unsampled_covariance(kernels, modes)
     strata = covariance_strata(net, kernels, modes, dtype)
     rows = _batch_rows(len(modes.K), modes.Y.shape[1])
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
-    exact = unsampled_covariance(kernels, modes)
     negligible = float(np.mean((_NEGLIGIBLE * np.diag(modes.K)[modes.train :]) ** 2))
     extra = [max(_PILOT, _PILOT_PER_TIME * s.times.count) for s in strata]
     done, round_ = 0, 0
@@ -215,7 +215,8 @@ def covariance_strata(
     test = len(modes.K) - modes.train
     once = Nodes(np.zeros(1), np.zeros(1), np.ones(1))
     ended = modes.algorithm.converged
-    single, nested = (time_strata(modes.t, modes.algorithm, nested=n) for n in (False, True))
+    single = time_strata(modes.t, modes.algorithm, nested=False)
+    nested = single if ended else time_strata(modes.t, modes.algorithm, nested=True)
     strata = []
     for l, layer in enumerate(kernels.hidden):
         top = l == len(kernels.hidden) - 1

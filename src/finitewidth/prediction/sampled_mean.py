@@ -149,10 +149,10 @@ def sampled_mean(
     dtype = jnp.float32 if options.single_precision else jnp.float64
     decay = Decay.of(modes, dtype)
     test, out = len(modes.K) - modes.train, modes.Y.shape[1]
+    shift = _mean_kernel(kernels, modes)
     strata = _strata(net, kernels, modes, dtype, (out, test))
     rows = _batch_rows(len(modes.K), out)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
-    shift = _mean_kernel(kernels, modes)
     extra = [np.full(s.times.count, max(_PILOT, -(-rows // s.times.count))) for s in strata]
     done, round_ = 0, 0
     while True:
@@ -179,7 +179,8 @@ def sampled_mean(
 def _strata(net: MLP, kernels: LayerKernels, modes: TrainingModes, dtype, shape) -> list[Stratum]:
     once = Nodes(np.zeros(1), np.zeros(1), np.ones(1))
     ended = modes.algorithm.converged
-    single, nested = (time_strata(modes.t, modes.algorithm, nested=n) for n in (False, True))
+    single = time_strata(modes.t, modes.algorithm, nested=False)
+    nested = single if ended else time_strata(modes.t, modes.algorithm, nested=True)
     strata = []
     for l, layer in enumerate(kernels.hidden):
         top = l == len(kernels.hidden) - 1

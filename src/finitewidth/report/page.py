@@ -72,8 +72,8 @@ def _loss(study: Study) -> str:
 def _finite_width(study: Study) -> str:
     text = (
         "Above: how far the mean of networks of this width lies from that of infinitely wide ones, against "
-        "what the first correction in 1/width says. Below: what the correction consists of; a kernel that "
-        "moves is representation learning."
+        "what the first correction in 1/width says, averaged over test rows with like corrections. Below: "
+        "what the correction consists of; a kernel that moves is representation learning."
     )
     return text if study.verification is not None else text + " No networks were trained: --verify adds them."
 

@@ -64,7 +64,9 @@ def finite_width_words(study: Study) -> str:
         root_mean_square(first.mean_correction), np.finfo(float).tiny
     )
     sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
-    return f"{first.range.words}{sampling} {_spread_words(study.law)}"
+    late = study.algorithm.converged and first.range.width < first.range.trusted_width
+    advice = " Training that stops earlier (--steps) has smaller corrections." if late else ""
+    return f"{first.range.words}{advice}{sampling} {_spread_words(study.law)}"
 
 
 def _spread_words(law: TrainedDistribution) -> str:
@@ -153,6 +155,12 @@ def _agreement(study: Study, check: Verification) -> str:
         if check.order == 0
         else ""
     )
+    followed = (
+        f" Finite width moves their average by {check.followed.share:.2f} (standard error "
+        f"{check.followed.sem:.2f}) times the predicted correction."
+        if check.followed is not None
+        else ""
+    )
     end = (
         f" On the way to the end of training the mean would still move by {check.remaining:.2g} s.e."
         if check.remaining > 0
@@ -164,5 +172,5 @@ def _agreement(study: Study, check: Verification) -> str:
         f"of the predicted mean at {np.sum(size < 2)} of {size.size} outputs (noise alone: 95 %), and their "
         f"spread is {check.std_ratio:.2f} times the predicted one. {verdict} The means differ by "
         f"{100 * check.difference:.2g} % of their size, noise alone makes {100 * check.noise:.2g} %."
-        f"{reason}{end}"
+        f"{reason}{followed}{end}"
     )
