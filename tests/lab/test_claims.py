@@ -12,6 +12,7 @@ from finitewidth import lab
 from finitewidth.lab import (
     ensembles,
     linear_descent,
+    one_input,
     one_layer,
     perturbations,
     shallow_networks,
@@ -47,6 +48,8 @@ THEORY = (
     "kernels",
     "loss_curves",
     "mercer",
+    "ntk_moments",
+    "ntk_ratio_limit",
     "predict",
     "ridge_regression",
     "smoother",
@@ -178,7 +181,8 @@ def test_claim_holds_and_wrong_theories_fail(id):
 
 
 @pytest.mark.parametrize(
-    "instrument", [ensembles, linear_descent, one_layer, perturbations, shallow_networks, tensors, two_layers]
+    "instrument",
+    [ensembles, linear_descent, one_input, one_layer, perturbations, shallow_networks, tensors, two_layers],
 )
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))
