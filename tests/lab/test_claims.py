@@ -11,6 +11,7 @@ import pytest
 from finitewidth import lab
 from finitewidth.lab import (
     ensembles,
+    halves,
     linear_descent,
     one_input,
     one_layer,
@@ -182,7 +183,17 @@ def test_claim_holds_and_wrong_theories_fail(id):
 
 @pytest.mark.parametrize(
     "instrument",
-    [ensembles, linear_descent, one_input, one_layer, perturbations, shallow_networks, tensors, two_layers],
+    [
+        ensembles,
+        halves,
+        linear_descent,
+        one_input,
+        one_layer,
+        perturbations,
+        shallow_networks,
+        tensors,
+        two_layers,
+    ],
 )
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))

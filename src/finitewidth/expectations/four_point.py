@@ -50,7 +50,7 @@ FourPoint = dict[Signature, Float[np.ndarray, "n n n n"]]
 class Grid(NamedTuple):
     """Nodes u of independent unit Gaussians, and their weights."""
 
-    nodes: Float[np.ndarray, "nodes m"]
+    nodes: Float[np.ndarray, "nodes rank"]
     weights: Float[np.ndarray, " nodes"]
 
 
@@ -77,7 +77,7 @@ def four_point_averages(
         for labels, root in zip(sets, _roots(K[sets[:, :, None], sets[:, None, :]]), strict=True):
             steps = [_step(function, float(w), tolerance / m) for w in np.abs(root).max(axis=0)]
             grid = trapezoid(steps, tolerance, half=symmetric)
-            averages = _set_averages(function, root, grid, patterns)
+            averages = set_averages(function, root, grid, patterns)
             quadruples = labels[np.array(patterns)].tolist()
             table.update(zip(map(tuple, quadruples), averages, strict=True))
     return {signature: spread_out(table, np.arange(n), signature) for signature in SIGNATURES}
@@ -178,9 +178,9 @@ def _stack(function: Callable[[Array], Array], z: Float[Array, "*s"]) -> Float[A
 _derivatives = jax.jit(_stack, static_argnums=0)
 
 
-def _set_averages(
+def set_averages(
     function: Callable[[Array], Array],
-    root: Float[np.ndarray, "m m"],
+    root: Float[np.ndarray, "m rank"],
     grid: Grid,
     patterns: list[tuple[int, ...]],
 ) -> Float[np.ndarray, "patterns 4 4 4 4"]:
@@ -193,7 +193,7 @@ def _set_averages(
 
 def _slabs(
     grid: Grid,
-) -> tuple[Float[np.ndarray, "parts slabs slab m"], Float[np.ndarray, "parts slabs slab"]]:
+) -> tuple[Float[np.ndarray, "parts slabs slab rank"], Float[np.ndarray, "parts slabs slab"]]:
     """The grid cut into slabs that stay in the cache, in parts of few sizes so that little is compiled."""
     count, dimension = grid.nodes.shape
     slabs = next(n for n in _SLABS_AT_ONCE if n * _SLAB >= count or n == _SLABS_AT_ONCE[-1])
@@ -208,8 +208,8 @@ def _slabs(
 def _partial_averages(
     function: Callable[[Array], Array],
     patterns: tuple[tuple[int, ...], ...],
-    root: Float[Array, "m m"],
-    nodes: Float[Array, "slabs slab m"],
+    root: Float[Array, "m rank"],
+    nodes: Float[Array, "slabs slab rank"],
     weights: Float[Array, "slabs slab"],
 ) -> Float[Array, "patterns 16 16"]:
     """Factors of one input as four numbers, of two as sixteen: then one matrix product per slab."""

@@ -31,13 +31,23 @@ def input_of_size(square: float, n_in: int = 4) -> Float[np.ndarray, "1 d"]:
 
 
 def over_networks(
-    net: MLP, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int, statistic: Statistic
+    net: MLP,
+    x: Float[np.ndarray, "n d"],
+    key: PRNGKeyArray,
+    draws: int,
+    statistic: Statistic,
+    numbers: int = 0,
 ) -> Any:
-    """`statistic(net, params, x)` for independent draws of all weights, along a first axis."""
+    """`statistic(net, params, x)` for independent draws of all weights, along a first axis.
+
+    Memory is held for the weights of a network or for so many `numbers`, whichever is more.
+    """
     widths = (x.shape[1], *net.hidden, net.n_out)
     weights = sum(a * b for a, b in itertools.pairwise(widths))
     inputs = jnp.asarray(x)
-    return in_batches(lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, weights)
+    return in_batches(
+        lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, max(weights, numbers)
+    )
 
 
 def _statistics(net: MLP, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
