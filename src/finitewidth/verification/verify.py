@@ -110,7 +110,14 @@ def _trainable(recipe: Recipe | None) -> tuple[Recipe, SpectralAlgorithm]:
 
 def _stopped(recipe: Recipe, descent: GradientDescent) -> TrainedDistribution:
     return predict(
-        recipe.net, recipe.x_train, recipe.y_train, recipe.x_test, descent, recipe.order, ridge=recipe.ridge
+        recipe.net,
+        recipe.x_train,
+        recipe.y_train,
+        recipe.x_test,
+        descent,
+        recipe.order,
+        ridge=recipe.ridge,
+        method=recipe.method,
     )
 
 
