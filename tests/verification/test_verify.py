@@ -60,6 +60,22 @@ def test_finite_training_is_compared_with_the_law_itself(data):
     assert "7 steps with eta = 0.05, against infinite width" in str(check)
 
 
+def test_the_law_at_the_stop_is_computed_as_the_law_was(data, monkeypatch):
+    x, y, x_test = data
+    method = fw.DenseTensors(tolerance=1e-4)
+    law = fw.predict(network(64), x[:2], y[:2, :1], x_test[:1], order=1, method=method)
+    asked = []
+
+    def recorded(*arguments, **options):
+        asked.append(options["method"])
+        return fw.predict(*arguments, **options)
+
+    monkeypatch.setattr("finitewidth.verification.verify.predict", recorded)
+    check = fw.verify(law, 3, dtype=jnp.float32)
+    assert asked == [method]
+    assert check.predicted_correction is not None
+
+
 def test_flow_is_followed_with_small_steps(data):
     law = fw.predict(network(64), *data, fw.GradientFlow(1.5))
     check = fw.verify(law, 5)
