@@ -77,7 +77,10 @@ def coefficient(train, test, depth, error, most, steps):
     reports = []
     start = time.perf_counter()
     method = fw.SampledNeurons(
-        error, most_samples=most, progress=lambda *_: reports.append(time.perf_counter() - start)
+        error,
+        most_samples=most,
+        covariance_error=None,
+        progress=lambda *_: reports.append(time.perf_counter() - start),
     )
     law = fw.predict(network(depth, _WIDE), x, y, x_test, algorithm, order=1, method=method)
     seconds = time.perf_counter() - start
@@ -106,7 +109,7 @@ def both_paths(train, test, depth, error):
     dense = solve(fw.DenseTensors())
     seconds, megabytes = time.perf_counter() - start, peak_megabytes()
     finer = solve(fw.DenseTensors(1e-9))
-    sampled = solve(fw.SampledNeurons(error))
+    sampled = solve(fw.SampledNeurons(error, covariance_error=None))
     away = np.asarray((sampled.mean_correction - dense.mean_correction) / sampled.mean_correction_error)
     return {
         "seconds": seconds,

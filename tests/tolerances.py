@@ -13,6 +13,9 @@ ROUNDING = {"float32": 2e-5, "float64": 1e-12}
 CLOSED_FORM = 1e-10
 SERIES = 1e-8
 
+# A kink smoothed over widths w, w/2, w/4 and extrapolated to zero: what the cubic term leaves.
+SMOOTHED = 2e-2
+
 # Central differences at step 1e-5 in float64, extrapolated once: 1e-16 / 1e-5 with some room.
 DIFFERENCES = 1e-8
 

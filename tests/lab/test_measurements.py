@@ -9,6 +9,7 @@ from finitewidth.architecture import MLP
 from finitewidth.lab import linear_descent, one_layer, two_layers
 from finitewidth.lab.ensembles import input_of_size, over_layers, over_networks
 from finitewidth.lab.estimate import sample_mean
+from finitewidth.lab.one_input import tangent_kernels
 from finitewidth.networks.mlp import preactivations
 from finitewidth.networks.tangent_kernel import empirical_ntk
 
@@ -37,6 +38,26 @@ def test_layers_drawn_one_by_one_have_the_law_of_networks(with_tangent):
         first, second = sample_mean(real**power), sample_mean(drawn**power)
         z = (first.value - second.value) / np.hypot(first.sem, second.sem)
         assert np.abs(z).max() < 4
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        MLP((4, 4, 4), "tanh", (0.3, 0.1, 0.2, 0.4), (1.4, 1.1, 1.6, 0.9), (0.2, 0.5, 0.1, 0.3), 0.7),
+        MLP((3, 3), "relu", lambda_b=0.0),
+    ],
+    ids=["tanh with biases", "relu"],
+)
+def test_kernels_of_one_input_have_the_law_of_networks(net):
+    """Three neurons are all off in one network of eight, so that this case is among the draws."""
+    x = np.array([[0.9, 0.5, -0.3]])
+    real = over_networks(
+        net, x, jax.random.key(0), 20_000, lambda n, p, x: empirical_ntk(n, p, x)[0, 0, 0, 0]
+    )
+    drawn = tangent_kernels(net, float(np.mean(x**2)), jax.random.key(1), 20_000)
+    for power in (0.5, 1, 2):
+        first, second = sample_mean(real**power), sample_mean(drawn**power)
+        assert abs(first.value - second.value) < 4 * np.hypot(first.sem, second.sem)
 
 
 def test_layers_of_different_widths_are_refused():

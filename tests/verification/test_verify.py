@@ -60,6 +60,22 @@ def test_finite_training_is_compared_with_the_law_itself(data):
     assert "7 steps with eta = 0.05, against infinite width" in str(check)
 
 
+def test_the_law_at_the_stop_is_computed_as_the_law_was(data, monkeypatch):
+    x, y, x_test = data
+    method = fw.DenseTensors(tolerance=1e-4)
+    law = fw.predict(network(64), x[:2], y[:2, :1], x_test[:1], order=1, method=method)
+    asked = []
+
+    def recorded(*arguments, **options):
+        asked.append(options["method"])
+        return fw.predict(*arguments, **options)
+
+    monkeypatch.setattr("finitewidth.verification.verify.predict", recorded)
+    check = fw.verify(law, 3, dtype=jnp.float32)
+    assert asked == [method]
+    assert check.predicted_correction is not None
+
+
 def test_flow_is_followed_with_small_steps(data):
     law = fw.predict(network(64), *data, fw.GradientFlow(1.5))
     check = fw.verify(law, 5)
@@ -165,3 +181,16 @@ def test_networks_tell_how_much_of_the_correction_they_follow(data, rng):
     assert_close(bars, np.full(4, 0.3 * common.std(ddof=1) / math.sqrt(500)))
     assert_close(measured, 0.7 * predicted + 0.3 * common.mean())
     assert len(check.shift_by_group(100)[0]) == correction.size
+
+
+def test_the_correction_is_computed_again_by_the_method_of_the_law(data):
+    """Training to the end is compared with the law at the last step, by sampled neurons as the law was."""
+    x, y, x_test = (a[:2] for a in data)
+    method = fw.SampledNeurons(relative_error=0.5, covariance_error=None, key=jax.random.key(4))
+    net = network(512)
+    law = fw.predict(net, x, y, x_test, fw.GradientDescent(), order=1, method=method)
+    check = fw.verify(law, 3)
+    descent = fw.GradientDescent(check.eta, check.steps)
+    again, dense = (fw.predict(net, x, y, x_test, descent, order=1, method=m) for m in (method, None))
+    assert_close(check.predicted_correction, np.asarray(again.mean_correction))
+    assert np.abs(check.predicted_correction - np.asarray(dense.mean_correction)).max() > 0

@@ -23,6 +23,7 @@ from finitewidth.lab.chapters import (
     mean_kernels,
     nearly_kernel,
     network_machines,
+    ntk_moments,
     off_criticality,
     positive_kernels,
     quadratic_models,
@@ -31,6 +32,7 @@ from finitewidth.lab.chapters import (
     reproducing_kernels,
     ridge_duality,
     tangent_kernel,
+    trained_covariance,
     trained_finite_width,
     trained_law,
     variance_decay,
@@ -67,10 +69,12 @@ _CLAIMS: tuple[Claim, ...] = (
     *best_epsilon.CLAIMS,
     *network_machines.CLAIMS,
     *kernel_fluctuations.CLAIMS,
+    *ntk_moments.CLAIMS,
     *mean_kernels.CLAIMS,
     *finite_width_tensors.CLAIMS,
     *kernel_motion.CLAIMS,
     *trained_finite_width.CLAIMS,
+    *trained_covariance.CLAIMS,
 )
 
 

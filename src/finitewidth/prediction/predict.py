@@ -53,7 +53,7 @@ def predict(
     -------
     TrainedDistribution
         `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it. With
-        order=1 also `mean_correction`, `mean_correction_error`, `origin`, `covariance_correction`, `range`.
+        order=1 also `mean_correction`, `covariance_correction`, their standard errors, `origin` and `range`.
 
     Examples
     --------
@@ -87,6 +87,5 @@ def predict(
         if order == 1:
             law = first_order(problem, training, law, method)
     x_train, y, x_test = problem.x_train, problem.y, problem.x_test
-    return dataclasses.replace(
-        law, recipe=Recipe(net, x_train, y, x_test, training, order, ridge, random_start=initial is None)
-    )
+    recipe = Recipe(net, x_train, y, x_test, training, order, ridge, initial is None, method)
+    return dataclasses.replace(law, recipe=recipe)

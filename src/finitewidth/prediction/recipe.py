@@ -1,18 +1,21 @@
 """What a predicted law is the law of: enough to train the networks that it describes."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 
+if TYPE_CHECKING:
+    from finitewidth.prediction.finite_width import Method
+
 
 class Recipe(NamedTuple):
     """Network, data and training of a law.
 
     `algorithm` is None for a posterior, which no training reaches. `random_start` says whether networks
-    start as they are drawn rather than at a given function.
+    start as they are drawn rather than at a given function; `method` is how corrections are computed.
     """
 
     net: MLP
@@ -23,3 +26,4 @@ class Recipe(NamedTuple):
     order: int
     ridge: float | int
     random_start: bool
+    method: "Method | None" = None

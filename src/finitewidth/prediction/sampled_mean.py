@@ -43,17 +43,22 @@ class SampledNeurons:
     relative_error
         Standard error to reach, relative to the coefficient, both as root mean squares over test points.
     most_samples
-        Where to stop if that takes too long; the standard error says what was reached.
+        Where to stop if that takes too long, for mean and covariance each; the standard error says what was
+        reached.
+    covariance_error
+        The same for the variances at the test points; None leaves the covariance as it is at infinite width.
     key
         Randomness.
     single_precision
         Whether samples are computed in float32; kernels and sums are always in float64.
     progress
-        Called now and then with the fraction of the work done, estimated, and the relative error so far.
+        Called now and then with the fraction of the work done, estimated, and the relative error so far, of
+        the mean in the first half, of the variances in the second.
     """
 
     relative_error: float = 0.03
     most_samples: int = 4_000_000
+    covariance_error: float | None = 0.05
     key: PRNGKeyArray = field(default_factory=lambda: jax.random.key(0))
     single_precision: bool = True
     progress: Progress | None = None
@@ -61,6 +66,8 @@ class SampledNeurons:
     def __post_init__(self):
         if not self.relative_error > 0:
             raise ValueError(f"relative_error must be positive, got {self.relative_error}.")
+        if self.covariance_error is not None and not self.covariance_error > 0:
+            raise ValueError(f"covariance_error must be positive or None, got {self.covariance_error}.")
         if self.most_samples < 1:
             raise ValueError(f"most_samples must be positive, got {self.most_samples}.")
 

@@ -63,7 +63,7 @@ def _spectrum(study: Study) -> str:
 
 
 def _loss(study: Study) -> str:
-    text = "Predicted error, averaged over networks, during gradient descent."
+    text = "Predicted error, averaged over networks of infinite width, during gradient descent."
     if study.verification is None:
         return text + " No networks were trained; --verify 64 would add them."
     return text + f" Points: {study.verification.networks} networks of width {study.verification.width}."
@@ -80,9 +80,12 @@ def _finite_width(study: Study) -> str:
 
 def _networks(study: Study) -> str:
     if study.law.first_order is not None:
+        law = "that of infinite width"
+        if study.law.covariance_correction is not None:
+            law += " with its correction in 1/width"
         return (
             "Above: how far the average of the networks is from the predicted mean. Below: their spread at "
-            "each test row, against that of infinite width."
+            f"each test row, against {law}."
         )
     return (
         "Above: how far the average of the networks is from the predicted mean. Below: their spread at each "
