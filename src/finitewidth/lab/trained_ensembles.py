@@ -162,8 +162,8 @@ def draw_widths(
         ylabel=rf"$n\,(\mathrm{{{quantity}}}_n-\mathrm{{{quantity}}}_\infty)$",
         xlim=(0, fitted[-1]),
     )
-    columns = 1 if len(axes.get_legend_handles_labels()[1]) < 2 else 2
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)
+    narrow = {"handlelength": 1.0, "handletextpad": 0.5, "columnspacing": 1.0}
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, **narrow)
 
 
 def width_figure(title: str, setting: TrainedEnsembles, draw: Callable[[Axes], None]) -> Figure:
