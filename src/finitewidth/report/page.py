@@ -80,9 +80,12 @@ def _finite_width(study: Study) -> str:
 
 def _networks(study: Study) -> str:
     if study.law.first_order is not None:
+        law = "that of infinite width"
+        if study.law.covariance_correction is not None:
+            law += " with its correction in 1/width"
         return (
             "Above: how far the average of the networks is from the predicted mean. Below: their spread at "
-            "each test row, against that of infinite width."
+            f"each test row, against {law}."
         )
     return (
         "Above: how far the average of the networks is from the predicted mean. Below: their spread at each "

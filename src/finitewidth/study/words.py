@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
 from finitewidth.verification.result import Verification
@@ -65,7 +66,22 @@ def finite_width_words(study: Study) -> str:
     sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
     late = study.algorithm.converged and first.range.width < first.range.trusted_width
     advice = " Training that stops earlier (--steps) has smaller corrections." if late else ""
-    return first.range.words + advice + sampling
+    return f"{first.range.words}{advice}{sampling} {_spread_words(study.law)}"
+
+
+def _spread_words(law: TrainedDistribution) -> str:
+    """What finite width does to the spread of networks."""
+    correction, error = law.covariance_correction, law.covariance_correction_error
+    if correction is None or error is None:
+        return "The spread of networks is that of infinite width: its correction was not computed."
+    change, noise = (np.diag(np.asarray(part)) for part in (correction, error))
+    infinite = np.diag(np.asarray(law.covariance)).mean() - change.mean()
+    share = change.mean() / max(infinite, np.finfo(float).tiny)
+    relative = root_mean_square(noise) / max(root_mean_square(change), np.finfo(float).tiny)
+    sampling = f" (known to {100 * relative:.0f} % by sampling)" if relative > 0 else ""
+    return (
+        f"The variance between networks, averaged over test rows, changes by {100 * share:+.2g} %{sampling}."
+    )
 
 
 def _origin_words(study: Study) -> str:
