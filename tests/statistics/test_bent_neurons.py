@@ -9,7 +9,7 @@ from jax.scipy.special import log_ndtr, ndtr
 import finitewidth as fw
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import sample_mean
-from tolerances import SERIES, SMOOTHED, assert_close
+from tolerances import LIMIT, SERIES, SMOOTHED, assert_close
 
 X = np.array([[1.0, 0.3], [-0.4, 1.2]])
 FLUCTUATIONS = ("K", "Theta", "G1", "V", "H1", "D", "F", "A", "B")
@@ -70,7 +70,7 @@ def test_dependent_inputs_are_a_limit():
     ]
     for name in ("V", "H1", "A", "R", "T"):
         far, near = (np.asarray(getattr(tensors, name)) for tensors in lifted)
-        assert_close(2 * near - far, getattr(exact, name), 1e-6)
+        assert_close(2 * near - far, getattr(exact, name), LIMIT)
 
 
 def bent_thrice(net, params, x):

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import qr
 from scipy.special import gammainccinv
 
 from finitewidth.expectations.four_point import Grid
@@ -55,14 +54,24 @@ def cones(root: Float[np.ndarray, "m rank"]) -> list[Float[np.ndarray, "rank ran
     """Unit edge vectors, one per row, of cones that fill space and that no plane z_i = 0 crosses."""
     size = np.linalg.norm(root, axis=1)
     normals = root[size > 0] / size[size > 0, None]
-    order = qr(normals.T, mode="r", pivoting=True)[1]
-    rank = root.shape[1]
-    edges = np.linalg.inv(normals[order[:rank]]).T
+    first = _independent(normals, root.shape[1])
+    rank = len(first)
+    edges = np.linalg.inv(normals[first]).T
     edges = edges / np.linalg.norm(edges, axis=1, keepdims=True)
     whole = [np.array(signs)[:, None] * edges for signs in itertools.product((1.0, -1.0), repeat=rank)]
-    for normal in normals[order[rank:]]:
+    for normal in np.delete(normals, first, axis=0):
         whole = [part for cone in whole for part in _cut(cone, normal)]
     return [part for cone in whole for part in _narrowed(cone)]
+
+
+def _independent(normals: Float[np.ndarray, "m rank"], rank: int) -> list[int]:
+    """So many of the planes, each as far as possible from being spanned by those before."""
+    left, chosen = normals.copy(), []
+    for _ in range(rank):
+        chosen.append(int(np.argmax(np.sum(left**2, axis=1))))
+        direction = left[chosen[-1]] / np.linalg.norm(left[chosen[-1]])
+        left = left - np.outer(left @ direction, direction)
+    return chosen
 
 
 def _cut(cone: Float[np.ndarray, "rank rank"], normal: Float[np.ndarray, " rank"]) -> Iterator[np.ndarray]:
