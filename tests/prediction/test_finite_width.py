@@ -20,7 +20,6 @@ from finitewidth.statistics.mean_shifts import mean_shifts
 from tolerances import STIFF_SOLVE, TENSORS, assert_close
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "finite-width-training.json").read_text())
-# What the quadrature promises for tensors by default, with room for the contraction.
 # No entry of a sampled coefficient may be further off than this many standard errors.
 Z_LIMIT = 4.5
 
