@@ -35,7 +35,7 @@ def exponential_alone(setting, value):
 
 WRONG = [
     ("excess-kurtosis-depth-width", "relu", scaled(2 / 5)),
-    ("excess-kurtosis-depth-width", "tanh", scaled(3.0)),
+    ("excess-kurtosis-depth-width", "tanh", scaled(1.5)),
     ("ntk-width-scaling", "mean", scaled(1.1)),
     ("ntk-width-scaling", "variance", scaled(1.5)),
     ("dntk-width-scaling", "z dH", scaled(-1.0)),
@@ -52,9 +52,8 @@ WRONG = [
     *(("finite-width-tensors-tanh", f"{name} depth 2", scaled(1.5)) for name in "VDFABQRSTU"),
     ("finite-width-tensors-tanh", "P depth 2", scaled(-1.0)),
     *(("finite-width-tensors-gelu", f"{name} depth 2", scaled(1.5)) for name in "VDFABPQRSTU"),
-    *(("finite-width-tensors-relu", f"{name} depth 3", scaled(1.5)) for name in "DFAB"),
-    ("finite-width-tensors-relu", "V depth 3", scaled(2.0)),
+    *(("finite-width-tensors-relu", f"{name} depth 3", scaled(1.5)) for name in "VDFAB"),
     *(("finite-width-tensors-elu", f"{name} depth 2", scaled(1.5)) for name in "VDFABQSTU"),
     ("finite-width-tensors-elu", "P depth 2", scaled(-1.0)),
-    *(("finite-width-tensors-selu", f"{name} depth 3", scaled(1.5)) for name in "DFAB"),
+    *(("finite-width-tensors-selu", f"{name} depth 3", scaled(1.5)) for name in "VDFAB"),
 ]

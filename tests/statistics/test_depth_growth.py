@@ -5,7 +5,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.statistics.paths import ntk_moments
-from tolerances import CLOSED_FORM, assert_close
+from tolerances import CLOSED_FORM, CRITICAL_POINT, FIRST_ORDER, TENSORS_OF_SERIES, assert_close
 
 TENSORS = ("K", "Theta", "G1", "V", "H1", "D", "F", "A", "B")
 
@@ -31,7 +31,9 @@ def test_excess_kurtosis_of_relu_is_the_first_order_of_the_path_count():
 def test_ntk_variance_of_relu_is_the_first_order_of_an_exact_law(shape):
     widths = tuple(10**6 * w for w in shape)
     growth = fw.depth_growth(fw.MLP(widths, "relu", lambda_b=0.0))
-    assert_close(growth.ntk_variance[-1], ntk_moments(fw.MLP(widths, "relu", lambda_b=0.0)).ratio - 1, 1e-4)
+    assert_close(
+        growth.ntk_variance[-1], ntk_moments(fw.MLP(widths, "relu", lambda_b=0.0)).ratio - 1, FIRST_ORDER
+    )
 
 
 @pytest.mark.parametrize("activation", ["tanh", "gelu", "relu"])
@@ -44,7 +46,7 @@ def test_one_input_of_the_dense_tensors(activation):
     tensors, growth = fw.corrections(net, x), fw.depth_growth(net, float(np.mean(x**2)))
     for name in TENSORS:
         dense = np.asarray(getattr(tensors, name)).item()
-        assert_close(dense, getattr(growth, name)[-1], 1e-7, scale=max(abs(dense), 1e-3))
+        assert_close(dense, getattr(growth, name)[-1], TENSORS_OF_SERIES, scale=max(abs(dense), 1e-3))
 
 
 @pytest.mark.parametrize("activation", ["tanh", "sin", "elu"])
@@ -61,7 +63,7 @@ def test_half_stable_vertex_at_the_fixed_point(activation):
     point = fw.criticality(activation)
     square = (point.K_star - point.C_b) / point.C_W
     growth = fw.depth_growth(fw.MLP((10,) * 8, activation), square)
-    assert_close(growth.V / growth.K**2, fw.vertex_slope(activation) * np.arange(9), 1e-6)
+    assert_close(growth.V / growth.K**2, fw.vertex_slope(activation) * np.arange(9), CRITICAL_POINT)
 
 
 def test_no_critical_point_no_slope():

@@ -6,7 +6,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.expectations.piecewise_linear import Slopes
 from finitewidth.statistics.paths import ntk_moments, ntk_ratio_limit
-from tolerances import assert_close
+from tolerances import FIRST_ORDER, assert_close
 
 RATES = {"C_b": 0.0, "C_W": (1.1, 1.7), "lambda_b": 0.0, "lambda_W": (0.4, 0.9)}
 
@@ -29,7 +29,7 @@ def test_one_hidden_layer_by_hand(activation, left):
 def test_first_order_is_that_of_the_layer_recursion(activation):
     widths = (10**6, 3 * 10**6, 2 * 10**6)
     net = fw.MLP(widths, activation, 0.0, (1.1, 1.7, 2.0, 1.3), 0.0, (0.4, 0.9, 1.0, 0.3))
-    assert_close(ntk_moments(net, 0.7).ratio - 1, fw.depth_growth(net, 0.7).ntk_variance[-1], 1e-4)
+    assert_close(ntk_moments(net, 0.7).ratio - 1, fw.depth_growth(net, 0.7).ntk_variance[-1], FIRST_ORDER)
 
 
 @pytest.mark.parametrize(("activation", "slopes"), [("relu", Slopes(0.0, 1.0)), ("linear", Slopes(1.0, 1.0))])
@@ -40,7 +40,7 @@ def test_deep_and_wide_limit(activation, slopes):
             ntk_moments(fw.MLP((n,) * round(beta * n), activation, lambda_b=0.0)).ratio for n in (1000, 2000)
         )
         assert abs(wide / ntk_ratio_limit(np.array(beta), slopes) - 1) < 0.01
-        assert_close(2 * wide - narrow, ntk_ratio_limit(np.array(beta), slopes), 1e-4)
+        assert_close(2 * wide - narrow, ntk_ratio_limit(np.array(beta), slopes), FIRST_ORDER)
 
 
 @pytest.mark.parametrize(

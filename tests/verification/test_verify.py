@@ -69,7 +69,7 @@ def test_the_law_at_the_stop_is_computed_as_the_law_was(data, monkeypatch):
 
     def recorded(*arguments, **options):
         asked.append(options["method"])
-        return fw.predict(*arguments, **options)
+        return law
 
     monkeypatch.setattr("finitewidth.verification.verify.predict", recorded)
     check = fw.verify(law, 3, dtype=jnp.float32)

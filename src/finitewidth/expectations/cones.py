@@ -58,9 +58,19 @@ def cones(root: Float[np.ndarray, "m rank"]) -> list[Float[np.ndarray, "rank ran
     edges = np.linalg.inv(normals[order[:rank]]).T
     edges = edges / np.linalg.norm(edges, axis=1, keepdims=True)
     whole = [np.array(signs)[:, None] * edges for signs in itertools.product((1.0, -1.0), repeat=rank)]
-    for normal in normals[order[rank:]]:
+    for normal in np.delete(normals, first, axis=0):
         whole = [part for cone in whole for part in _cut(cone, normal)]
     return [part for cone in whole for part in _narrowed(cone)]
+
+
+def _independent(normals: Float[np.ndarray, "m rank"], rank: int) -> list[int]:
+    """So many of the planes, each as far as possible from being spanned by those before."""
+    left, chosen = normals.copy(), []
+    for _ in range(rank):
+        chosen.append(int(np.argmax(np.sum(left**2, axis=1))))
+        direction = left[chosen[-1]] / np.linalg.norm(left[chosen[-1]])
+        left = left - np.outer(left @ direction, direction)
+    return chosen
 
 
 def _cut(cone: Float[np.ndarray, "rank rank"], normal: Float[np.ndarray, " rank"]) -> Iterator[np.ndarray]:

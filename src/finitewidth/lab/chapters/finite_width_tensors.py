@@ -219,7 +219,7 @@ CLAIMS = (
         "With the derivatives of the activation moved to the Gaussian density, G1, V, H1, D, F, A and B of "
         "ReLU networks are finite at all inputs, equal ones included; the differentials P to U are not "
         "defined.",
-        (_unequal((12, 16), (2000, 0)),),
+        (_unequal((12, 16), (3000, 0)),),
         (_unequal((20, 30), (20_000, 0)), _unequal((24, 30, 24), (10_000, 0))),
         smooth=False,
     ),
