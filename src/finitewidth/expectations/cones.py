@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import qr
 
 from finitewidth.expectations.axis_rules import Grid, gaussian_radius
 
@@ -53,9 +52,9 @@ def cones(root: Float[np.ndarray, "m rank"]) -> list[Float[np.ndarray, "rank ran
     """Unit edge vectors, one per row, of cones that fill space and that no plane z_i = 0 crosses."""
     size = np.linalg.norm(root, axis=1)
     normals = root[size > 0] / size[size > 0, None]
-    *_, order = qr(normals.T, mode="r", pivoting=True)
-    rank = root.shape[1]
-    edges = np.linalg.inv(normals[order[:rank]]).T
+    first = _independent(normals, root.shape[1])
+    rank = len(first)
+    edges = np.linalg.inv(normals[first]).T
     edges = edges / np.linalg.norm(edges, axis=1, keepdims=True)
     whole = [np.array(signs)[:, None] * edges for signs in itertools.product((1.0, -1.0), repeat=rank)]
     for normal in np.delete(normals, first, axis=0):
