@@ -142,15 +142,15 @@ def theory_and_networks() -> Figure:
 def trained_widths() -> Figure:
     """Mean and covariance of trained networks against 1/width: the picture of the chapter on finite width."""
     panels = {
-        "trained-mean-width": "tanh, one hidden layer, two learning rates",
-        "trained-mean-gelu": "GELU, one hidden layer, two learning rates",
-        "trained-mean-depth-3": "tanh, two hidden layers",
-        "trained-mean-stopped": "two outputs, before the end and at it",
-        "trained-covariance-width": "tanh, one hidden layer, two test points",
-        "trained-covariance-depth-3": "tanh, two hidden layers, two test points",
+        "trained-mean-width": "Mean, tanh, one hidden layer",
+        "trained-mean-gelu": "Mean, GELU, one hidden layer",
+        "trained-mean-depth-3": "Mean, tanh, two hidden layers",
+        "trained-mean-stopped": "Mean, tanh, two outputs",
+        "trained-covariance-width": "Covariance, tanh, one hidden layer",
+        "trained-covariance-depth-3": "Covariance, tanh, two hidden layers",
     }
     with style.house_style():
-        figure = Figure(figsize=(12.6, 7.6), layout="constrained")
+        figure = Figure(figsize=(12.6, 8.4), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
         words = "Stars: prediction.   Points: trained networks, ±2 s.e.   Dashed: polynomial in 1/n."
         figure.suptitle(words, x=0.01, ha="left")

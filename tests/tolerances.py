@@ -13,8 +13,33 @@ ROUNDING = {"float32": 2e-5, "float64": 1e-12}
 CLOSED_FORM = 1e-10
 SERIES = 1e-8
 
+# Two routes through solves with kernels, or an iteration run to its end: of moderate condition, of a larger
+# one (or printed digits of reference laws), and in single precision.
+SOLVE = 1e-10
+STIFF_SOLVE = 1e-9
+SINGLE_SOLVE = 1e-3
+
+# Tensors of order 1/width: the reference's quadrature, and averages at the default accuracy after several
+# layers.
+TENSORS = 1e-6
+TENSORS_OF_SERIES = 1e-7
+
+# An exact law at a width of 10^6 against its first order; a limit from the last steps of a sequence; a root
+# found from a derivative at a critical point; a grid of points for an integral; a power law at finite depth.
+FIRST_ORDER = 1e-4
+LIMIT = 1e-6
+CRITICAL_POINT = 1e-6
+DISCRETISATION = 1e-5
+ASYMPTOTIC = 1e-2
+
+# A kink smoothed over widths w, w/2, w/4 and extrapolated to zero: what the cubic term leaves.
+SMOOTHED = 2e-2
+
 # Central differences at step 1e-5 in float64, extrapolated once: 1e-16 / 1e-5 with some room.
 DIFFERENCES = 1e-8
+
+# The same without the extrapolation.
+PLAIN_DIFFERENCES = 1e-6
 
 
 def assert_close(actual, expected, tolerance: float | None = None, *, elementwise=False, scale=None):

@@ -27,6 +27,15 @@ def series(name: str, terms: int = 64):
     return hermite_series(as_activation(name).function, terms)
 
 
+@pytest.mark.parametrize("constant", [0.0, 0.7])
+def test_a_constant_activation_takes_a_short_series(constant):
+    """Its slope vanishes: nothing of it can be missing, and no share of it can be formed."""
+    net = fw.MLP((8,), lambda z: constant + 0 * z, C_b=0.2, C_W=1.5, lambda_b=0.3, lambda_W=0.9)
+    nngp, ntk = fw.kernels(net, np.array([[1.0, 0.5], [-0.3, 2.0]]))
+    assert_close(nngp, np.full((2, 2), 0.2 + 1.5 * constant**2))
+    assert_close(ntk, np.full((2, 2), 0.3 + 0.9 * constant**2))
+
+
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_series_equals_quadrature(name, rng):
     """Random and large variances; the law chooses its own length."""

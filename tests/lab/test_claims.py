@@ -11,8 +11,10 @@ import pytest
 from finitewidth import lab
 from finitewidth.lab import (
     ensembles,
+    halves,
     linear_descent,
     linearised_moments,
+    one_input,
     one_layer,
     perturbations,
     shallow_networks,
@@ -51,6 +53,8 @@ THEORY = (
     "kernels",
     "loss_curves",
     "mercer",
+    "ntk_moments",
+    "ntk_ratio_limit",
     "predict",
     "ridge_regression",
     "smoother",
@@ -187,8 +191,10 @@ def test_claim_holds_and_wrong_theories_fail(id):
     "instrument",
     [
         ensembles,
+        halves,
         linear_descent,
         linearised_moments,
+        one_input,
         one_layer,
         perturbations,
         shallow_networks,

@@ -7,10 +7,8 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.prediction.dense_covariance import composite, dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.modes import TrainingModes
-from tolerances import assert_close
+from tolerances import SOLVE, assert_close
 from truncated_dynamics import Oracle, kernels, random_tensors
-
-ITERATION = 1e-10
 
 
 def problem(rng, train, test, out, fraction, steps):
@@ -43,7 +41,7 @@ def test_mean_is_that_of_direct_iteration(rng, out, train, test, fraction, steps
         "ddntk": iterated.second_change(whole.I, whole.J)[0],
     }
     for name, value in expected.items():
-        assert_close(getattr(parts, name), value[grown.train :].reshape(out, test).T, ITERATION)
+        assert_close(getattr(parts, name), value[grown.train :].reshape(out, test).T, SOLVE)
 
 
 @pytest.mark.parametrize(("out", "train", "test", "fraction", "steps"), CASES[:4])
@@ -59,4 +57,4 @@ def test_covariance_is_that_of_direct_iteration(rng, out, train, test, fraction,
         + iterated.second_change(whole.I, whole.J)[1]
     )
     rows = expected[grown.train :, grown.train :].reshape(out, test, out, test).transpose(1, 0, 3, 2)
-    assert_close(dense_covariance(tensors, modes), rows, ITERATION)
+    assert_close(dense_covariance(tensors, modes), rows, SOLVE)

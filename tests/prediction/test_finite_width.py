@@ -17,11 +17,9 @@ from finitewidth.prediction.sampled_mean import SampledNeurons, sampled_mean
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 from finitewidth.statistics.mean_shifts import mean_shifts
-from tolerances import assert_close
+from tolerances import STIFF_SOLVE, TENSORS, assert_close
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "finite-width-training.json").read_text())
-# What the quadrature promises for tensors by default, with room for the contraction.
-QUADRATURE = 1e-6
 # No entry of a sampled coefficient may be further off than this many standard errors.
 Z_LIMIT = 4.5
 
@@ -42,9 +40,11 @@ def reference(request):
 
 def test_mean_has_the_reference_coefficient(reference):
     case, laws, n = reference
-    assert_close(n * laws["descent"].mean_correction[:, 0], case["coef"], QUADRATURE)
-    assert_close(n * laws["flow"].mean_correction[:, 0], case["coef_gradient_flow"], QUADRATURE)
-    assert_close(laws["descent"].mean[:, 0] - laws["descent"].mean_correction[:, 0], case["mean_inf"], 1e-9)
+    assert_close(n * laws["descent"].mean_correction[:, 0], case["coef"], TENSORS)
+    assert_close(n * laws["flow"].mean_correction[:, 0], case["coef_gradient_flow"], TENSORS)
+    assert_close(
+        laws["descent"].mean[:, 0] - laws["descent"].mean_correction[:, 0], case["mean_inf"], STIFF_SOLVE
+    )
 
 
 def test_origins_are_those_of_the_reference(reference):
@@ -52,12 +52,12 @@ def test_origins_are_those_of_the_reference(reference):
     names = {"mean_ntk": "H1", "ntk_fluctuations": "AB", "dntk": "dH", "ddntk": "ddH"}
     for origin, letter in names.items():
         part = n * getattr(laws["descent"].origin, origin)[:, 0]
-        assert_close(part, case["coef_parts"][letter], QUADRATURE, scale=np.abs(case["coef"]).max())
+        assert_close(part, case["coef_parts"][letter], TENSORS, scale=np.abs(case["coef"]).max())
 
 
 def test_covariance_has_the_reference_coefficient(reference):
     case, laws, n = reference
-    assert_close(n * laws["descent"].covariance_correction, case["cov_coef"], QUADRATURE)
+    assert_close(n * laws["descent"].covariance_correction, case["cov_coef"], TENSORS)
 
 
 def six_points(out=1):
@@ -82,7 +82,7 @@ def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algor
     exact = dense_mean(tensors, modes)
     options = SampledNeurons(0.02, most_samples=60_000, key=jax.random.key(3))
     sampled = sampled_mean(net, kernels, modes, options)
-    assert_close(sampled.origins.mean_ntk, exact.mean_ntk, 1e-6, scale=np.abs(exact.total).max())
+    assert_close(sampled.origins.mean_ntk, exact.mean_ntk, TENSORS, scale=np.abs(exact.total).max())
     for name in ("ntk_fluctuations", "dntk", "ddntk"):
         error = getattr(sampled.origins, name) - getattr(exact, name)
         assert np.abs(error / getattr(sampled.standard_errors, name)).max() < Z_LIMIT, name
@@ -95,8 +95,8 @@ def test_mean_shifts_are_those_of_the_dense_recursion(hidden):
     x, _ = six_points()
     net = fw.MLP(hidden, "gelu", 0.2, 1.3, 0.3, 0.8)
     tensors, shifts = corrections(net, x[:4]), mean_shifts(layer_kernels(net, x[:4]))
-    assert_close(shifts.G1, tensors.G1, QUADRATURE)
-    assert_close(shifts.H1, tensors.H1, QUADRATURE)
+    assert_close(shifts.G1, tensors.G1, TENSORS)
+    assert_close(shifts.H1, tensors.H1, TENSORS)
 
 
 def test_many_points_are_sampled_and_the_error_is_stated():
@@ -132,8 +132,8 @@ def test_several_outputs_share_an_averaged_covariance():
 def test_training_points_are_learnt_at_any_width():
     x, y = six_points()
     law = fw.predict(fw.MLP((5000, 5000), "tanh", 0.1, 1.3), x[:3], y[:3], x[:3], order=1)
-    assert_close(law.mean, y[:3], 1e-9)
-    assert_close(law.covariance, np.zeros((3, 3)), 1e-9, scale=1.0)
+    assert_close(law.mean, y[:3], STIFF_SOLVE)
+    assert_close(law.covariance, np.zeros((3, 3)), STIFF_SOLVE, scale=1.0)
 
 
 def test_a_narrow_network_is_warned_of():

@@ -8,7 +8,7 @@ import finitewidth as fw
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.prediction.learning_curves import learning_curve, predicted_learning_curve, resolution
 from finitewidth.statistics.mercer import mercer
-from tolerances import assert_close
+from tolerances import SOLVE, assert_close
 
 NET = fw.MLP((1, 1), "relu", 0.1, 2.0)
 
@@ -61,7 +61,7 @@ def test_gaussian_features_without_ridge(rng):
 def test_resolution_solves_its_equation(n, ridge):
     eigenvalues = 1 / np.arange(1, 101) ** 2
     kappa = resolution(eigenvalues, n, ridge)
-    assert_close(np.sum(eigenvalues / (eigenvalues + kappa)) + ridge / kappa, float(n), 1e-10)
+    assert_close(np.sum(eigenvalues / (eigenvalues + kappa)) + ridge / kappa, float(n), SOLVE)
 
 
 def test_flat_spectrum_is_ordinary_least_squares():

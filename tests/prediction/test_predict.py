@@ -9,7 +9,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.networks import mlp
 from finitewidth.prediction.infinite_width import trained_distribution
-from tolerances import assert_close
+from tolerances import LIMIT, SINGLE_SOLVE, SOLVE, assert_close
 
 NET = fw.MLP((64, 64), "gelu", 0.1, 1.8, 0.7, 1.3)
 
@@ -49,7 +49,7 @@ def test_a_linearised_network_trained_step_by_step(data, steps):
     law = trained_distribution(
         empirical, fw.GradientDescent(float(eta), steps), initial=(start[:8], start[8:])
     )
-    assert_close(law.mean, trained, 1e-10)
+    assert_close(law.mean, trained, SOLVE)
 
 
 def test_law_is_that_of_the_iterated_recursion(data):
@@ -91,7 +91,7 @@ def test_no_training_leaves_the_prior(data):
 def test_training_points_are_learnt(data):
     x, y, _ = data
     law = fw.predict(NET, x, y, x[2:4])
-    assert_close(law.mean, y[2:4], 1e-10)
+    assert_close(law.mean, y[2:4], SOLVE)
     assert float(law.std.max()) < 1e-5
 
 
@@ -140,7 +140,7 @@ def test_ridge_shrinks_towards_the_start(data):
     K = problem.train.nngp, problem.test_train.nngp, problem.test.nngp
     assert_close(law.covariance, K[2] - M @ K[1].T - K[1] @ M.T + M @ K[0] @ M.T)
     frozen = fw.predict(NET, x, y, x_test, ridge=1e9)
-    assert_close(frozen.covariance, K[2], 1e-6)
+    assert_close(frozen.covariance, K[2], LIMIT)
 
 
 def test_single_precision_stays_so(data):
@@ -149,8 +149,8 @@ def test_single_precision_stays_so(data):
         law = fw.predict(NET, x, y, x_test, algorithm)
         double = fw.predict(NET, *data, algorithm)
         assert law.mean.dtype == law.covariance.dtype == np.float32
-        assert_close(law.mean, double.mean, 1e-3)
-        assert_close(law.covariance, double.covariance, 1e-3)
+        assert_close(law.mean, double.mean, SINGLE_SOLVE)
+        assert_close(law.covariance, double.covariance, SINGLE_SOLVE)
 
 
 def test_variance_falls_at_training_points_while_the_loss_does(data):

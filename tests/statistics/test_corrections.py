@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from tolerances import assert_close
+from tolerances import CLOSED_FORM, SERIES, STIFF_SOLVE, TENSORS, TENSORS_OF_SERIES, assert_close
 
-REFERENCE = 1e-6
 CASES = json.loads((Path(__file__).parents[1] / "reference" / "finite-width-tensors.json").read_text())[
     "networks"
 ]
@@ -25,7 +24,7 @@ def network(case) -> fw.MLP:
 def test_every_tensor_agrees_with_the_reference(case):
     tensors = fw.corrections(network(case), case["x"])
     for name, expected in case["tensors"].items():
-        assert_close(getattr(tensors, name), np.array(expected), REFERENCE)
+        assert_close(getattr(tensors, name), np.array(expected), TENSORS)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ SYMMETRIES = {
 def test_symmetries(tensors, name, permutations):
     tensor = np.asarray(getattr(tensors, name))
     for permutation in permutations:
-        assert_close(tensor.transpose(permutation), tensor, 1e-10)
+        assert_close(tensor.transpose(permutation), tensor, CLOSED_FORM)
 
 
 @pytest.mark.parametrize("name", ["Q", "U"])
@@ -63,8 +62,8 @@ def test_tensors_without_symmetry(tensors, name):
 def test_kernels_are_those_of_infinite_width(tensors):
     net = fw.MLP((30, 20, 25), "gelu", (0.3, 0.1, 0.2, 0.0), (1.2, 1.8, 1.5, 2.0), (0.5, 0.1, 0.3, 0.2), 0.7)
     nngp, ntk = fw.kernels(net, np.array([[1.0, 0.4], [-0.3, 0.9], [0.6, -1.1]]))
-    assert_close(tensors.K, nngp, 1e-9)
-    assert_close(tensors.Theta, ntk, 1e-9)
+    assert_close(tensors.K, nngp, STIFF_SOLVE)
+    assert_close(tensors.Theta, ntk, STIFF_SOLVE)
 
 
 def test_labels_follow_the_inputs(rng):
@@ -74,7 +73,7 @@ def test_labels_follow_the_inputs(rng):
     straight, permuted = fw.corrections(net, x), fw.corrections(net, x[order])
     for name in ("V", "F", "Q", "U"):
         expected = np.asarray(getattr(straight, name))[np.ix_(order, order, order, order)]
-        assert_close(getattr(permuted, name), expected, 1e-7)
+        assert_close(getattr(permuted, name), expected, TENSORS_OF_SERIES)
 
 
 def test_equal_inputs_share_their_tensors():
@@ -82,7 +81,7 @@ def test_equal_inputs_share_their_tensors():
     tensors = fw.corrections(net, [[0.5, -0.2], [0.5, -0.2]])
     for name in ("G1", "V", "H1", "D", "A", "P", "R", "T"):
         tensor = np.asarray(getattr(tensors, name))
-        assert_close(tensor, np.full_like(tensor, tensor.flat[0]), 1e-7)
+        assert_close(tensor, np.full_like(tensor, tensor.flat[0]), TENSORS_OF_SERIES)
 
 
 @pytest.mark.parametrize("widths", [(20, 20, 20), (20, 40, 10)])
@@ -90,7 +89,7 @@ def test_vertex_of_linear_networks_adds_up_reciprocal_widths(widths):
     """Khat is a product of independent chi-square factors: Var = 2 K^2 sum 1/n to first order."""
     tensors = fw.corrections(fw.MLP(widths, "linear"), [[1.0, 2.0]])
     expected = 2 * widths[-1] * sum(1 / n for n in widths)
-    assert_close(tensors.V[0, 0, 0, 0] / tensors.K[0, 0] ** 2, expected, 1e-8)
+    assert_close(tensors.V[0, 0, 0, 0] / tensors.K[0, 0] ** 2, expected, SERIES)
 
 
 @pytest.mark.parametrize(

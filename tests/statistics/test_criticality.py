@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 import finitewidth as fw
 import oracle
 from finitewidth.statistics.criticality import criticality, susceptibilities
-from tolerances import CLOSED_FORM, DIFFERENCES, SERIES, assert_close
+from tolerances import ASYMPTOTIC, CLOSED_FORM, CRITICAL_POINT, DIFFERENCES, SERIES, assert_close
 
 LECTURES = json.loads((pathlib.Path(__file__).parents[1] / "reference" / "lectures.json").read_text())
 ZERO_CLASS = {"tanh": 1.0, "sin": 1.0, "erf": np.pi / 4, "elu": 1.0, "selu": None}
@@ -76,7 +76,7 @@ def test_activations_critical_at_zero(name, C_W, variance, amplitude):
     assert_close(point.C_W, C_W)
     assert point.exponents.variance == variance
     assert point.exponents.parallel == variance + 1
-    assert_close(point.exponents.amplitude, amplitude, 1e-6)
+    assert_close(point.exponents.amplitude, amplitude, CRITICAL_POINT)
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,10 @@ def test_exponents_at_a_half_stable_point(name):
     )
     h_prime = oracle.line_average(lambda z: neuron.slope(z) ** 2 * (u(z) ** 2 - 1), K) / (2 * K)
     a, b = point.C_W * curvature / 2, point.C_W * h_prime
-    assert_close(exponents.amplitude, -1 / a, 1e-6)
+    assert_close(exponents.amplitude, -1 / a, CRITICAL_POINT)
     assert (exponents.variance, exponents.parallel) == (1.0, 2.0)
     # The sum of b D with D = -1 / (a l) is -(b / a) log(l).
-    assert_close(exponents.perpendicular, b / a, 1e-6)
+    assert_close(exponents.perpendicular, b / a, CRITICAL_POINT)
     assert exponents.ntk == max(1.0, -exponents.perpendicular)
 
     start = 1e-3 * np.sign(exponents.amplitude)
@@ -199,9 +199,9 @@ def test_exponents_at_a_half_stable_point(name):
     distance = (rows[:, 0] - K) / start
     assert distance[-1] < 1
     clock = exponents.amplitude / (rows[:, 0] - K)
-    assert_close((clock[-1] - clock[0]) / 2000, 1.0, 1e-2)
-    assert_close(np.log(rows[-1, 1]) / np.log(distance[-1]), exponents.parallel, 1e-2)
-    assert_close(np.log(rows[-1, 2]) / np.log(distance[-1]), exponents.perpendicular, 1e-2)
+    assert_close((clock[-1] - clock[0]) / 2000, 1.0, ASYMPTOTIC)
+    assert_close(np.log(rows[-1, 1]) / np.log(distance[-1]), exponents.parallel, ASYMPTOTIC)
+    assert_close(np.log(rows[-1, 2]) / np.log(distance[-1]), exponents.perpendicular, ASYMPTOTIC)
 
 
 def test_the_tangent_kernel_follows_gradients_that_grow_faster_than_depth():
@@ -261,4 +261,4 @@ def test_any_function_has_a_critical_point():
     """arctan = z - z^3/3 + ...: K -> K - 2 K^2."""
     point = criticality(jnp.arctan)
     assert (point.universality_class, point.C_b, point.C_W) == ("K*=0", 0.0, 1.0)
-    assert_close(point.exponents.amplitude, 0.5, 1e-6)
+    assert_close(point.exponents.amplitude, 0.5, CRITICAL_POINT)

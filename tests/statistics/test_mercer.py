@@ -4,7 +4,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.statistics.mercer import mercer
-from tolerances import assert_close
+from tolerances import DISCRETISATION, SOLVE, STIFF_SOLVE, assert_close
 
 
 @pytest.fixture
@@ -31,7 +31,9 @@ def test_extension_gives_back_the_points_and_interpolates(ntk):
     parts = mercer(ntk[0])
     assert_close(parts.extend(ntk[0]), parts.eigenfunctions)
     y = np.linspace(-1, 1, 12)[:, None]
-    assert_close(parts.extend(ntk[1]) @ parts.coefficients(y), ntk[1] @ np.linalg.solve(ntk[0], y), 1e-9)
+    assert_close(
+        parts.extend(ntk[1]) @ parts.coefficients(y), ntk[1] @ np.linalg.solve(ntk[0], y), STIFF_SOLVE
+    )
 
 
 def test_brownian_kernel_has_the_known_spectrum():
@@ -39,9 +41,11 @@ def test_brownian_kernel_has_the_known_spectrum():
     x = (np.arange(600) + 0.5) / 600
     parts = mercer(np.minimum.outer(x, x), modes=4)
     j = np.arange(4) + 0.5
-    assert_close(parts.eigenvalues, 1 / (j * np.pi) ** 2, 1e-5)
+    assert_close(parts.eigenvalues, 1 / (j * np.pi) ** 2, DISCRETISATION)
     exact = np.sqrt(2) * np.sin(np.outer(x, j) * np.pi)
-    assert_close(np.abs(np.sum(exact * np.asarray(parts.eigenfunctions), axis=0)) / 600, np.ones(4), 1e-5)
+    assert_close(
+        np.abs(np.sum(exact * np.asarray(parts.eigenfunctions), axis=0)) / 600, np.ones(4), DISCRETISATION
+    )
 
 
 def test_norm_of_the_brownian_space_is_the_energy():
@@ -55,8 +59,8 @@ def test_reproducing_property(ntk):
     parts = mercer(ntk[0])
     f = np.sin(np.arange(12.0))[:, None]
     values = [parts.inner(f, ntk[0][:, i : i + 1])[0] for i in range(12)]
-    assert_close(np.array(values), f[:, 0], 1e-10)
-    assert_close(parts.norm_squared(ntk[0]), np.diag(ntk[0]), 1e-10)
+    assert_close(np.array(values), f[:, 0], SOLVE)
+    assert_close(parts.norm_squared(ntk[0]), np.diag(ntk[0]), SOLVE)
     bound = np.sqrt(parts.norm_squared(f)[0] * np.diag(ntk[0]))
     assert (np.abs(f[:, 0]) <= bound).all()
 

@@ -163,7 +163,8 @@ def _smoothed_part(
     def add_slab(i, total):
         place = (root @ nodes[i].T - start) / spacing
         s = jnp.stack([interpolated(tables[a], place[a], spacing) for a in range(4)], axis=1)
-        return total + _two_by_two(s, weights[i])
+        # Or else the compiler would interpolate anew for every product.
+        return total + _two_by_two(lax.optimization_barrier(s), weights[i])
 
     return lax.fori_loop(0, used, add_slab, jnp.zeros((16, 16)))
 

@@ -26,8 +26,10 @@ _TWO_OVER_PI = 2 / math.pi
 _PARALLEL = 1e-13
 _ANGLES = 96
 # Linearly dependent inputs would leave signs of components that are fixed at zero; this share of independent
-# noise in every component gives them their limit.
+# noise in every component gives them their limit. Inputs are dependent when the smallest eigenvalue of their
+# correlations is below the second number.
 _APART = 1e-10
+_DEPENDENT = 1e-8
 
 
 class Slopes(NamedTuple):
@@ -94,7 +96,7 @@ def kinked_four_point(slopes: Slopes, K: Float[np.ndarray, "n n"]) -> FourPoint:
     table = {}
     for m in range(1, min(len(distinct), 4) + 1):
         sets = np.array(list(itertools.combinations(distinct, m)))
-        moments = SignedMoments(K[sets[:, :, None], sets[:, None, :]] * (1 + _APART * np.eye(m)))
+        moments = SignedMoments(_kept_apart(K[sets[:, :, None], sets[:, None, :]]))
         for pattern in patterns_of(m):
             values = _products(slopes, moments, pattern, sides=(0, 1) if opposite.any() else (0,))
             table.update(zip(map(tuple, sets[:, list(pattern)].tolist()), values, strict=True))
@@ -112,6 +114,12 @@ def _directions(K: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, " n"], Flo
     parallel = q[:, None] * q - K**2 <= _PARALLEL * q[:, None] * q
     labels = np.argmax(parallel, axis=1)
     return labels, K[np.arange(len(K)), labels] / q[labels]
+
+
+def _kept_apart(K: Float[np.ndarray, "sets m m"]) -> Float[np.ndarray, "sets m m"]:
+    std = np.sqrt(np.einsum("sii->si", K))
+    dependent = np.linalg.eigvalsh(K / (std[:, :, None] * std[:, None, :]))[:, 0] < _DEPENDENT
+    return K * (1 + _APART * dependent[:, None, None] * np.eye(K.shape[-1]))
 
 
 def _products(

@@ -53,6 +53,8 @@ def _missing_share(
         value, slope = map(np.asarray, _value_and_slope(function, np.sqrt(q)[:, None] * rule.nodes))
     squares = (value @ hermite_projector(size)) ** 2
     scale = np.stack([value**2 @ rule.weights, slope**2 @ rule.weights])
+    # A constant has no slope, and nothing of it is left out.
+    scale = np.where(scale > 0, scale, 1.0)
     jumps = shape.jump_sizes(np.sqrt(q))
     order = np.arange(1, len(shape.jumps) + 1)
     rungs = [t for t in _LADDER if t <= size]

@@ -20,7 +20,7 @@ _NUMBERS_AT_ONCE = 4_000_000
 _JITTER = 1e-13
 
 # Random numbers are slow to compile, and no faster with every optimisation on.
-_COMPILER = {"xla_backend_optimization_level": "1"}
+COMPILER = {"xla_backend_optimization_level": "1"}
 
 Statistic = Callable[[MLP, Params, Float[Array, "n d"]], Any]
 
@@ -31,20 +31,30 @@ def input_of_size(square: float, n_in: int = 4) -> Float[np.ndarray, "1 d"]:
 
 
 def over_networks(
-    net: MLP, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int, statistic: Statistic
+    net: MLP,
+    x: Float[np.ndarray, "n d"],
+    key: PRNGKeyArray,
+    draws: int,
+    statistic: Statistic,
+    numbers: int = 0,
 ) -> Any:
-    """`statistic(net, params, x)` for independent draws of all weights, along a first axis."""
+    """`statistic(net, params, x)` for independent draws of all weights, along a first axis.
+
+    Memory is held for the weights of a network or for so many `numbers`, whichever is more.
+    """
     widths = (x.shape[1], *net.hidden, net.n_out)
     weights = sum(a * b for a, b in itertools.pairwise(widths))
     inputs = jnp.asarray(x)
-    return _in_batches(lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, weights)
+    return in_batches(
+        lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, max(weights, numbers)
+    )
 
 
 def _statistics(net: MLP, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
     return jax.vmap(lambda key: statistic(net, init(net, key, x.shape[1]), x))(keys)
 
 
-_network_draws = jax.jit(_statistics, static_argnames="statistic", compiler_options=_COMPILER)
+_network_draws = jax.jit(_statistics, static_argnames="statistic", compiler_options=COMPILER)
 
 
 def over_layers(
@@ -71,7 +81,7 @@ def over_layers(
     if len(set(net.hidden)) != 1:
         raise ValueError(f"hidden layers must have one width, got {net.hidden}.")
     inputs = jnp.asarray(x)
-    return _in_batches(
+    return in_batches(
         lambda keys: _layer_draws(net, inputs, keys, with_tangent=with_tangent),
         key,
         draws,
@@ -83,7 +93,7 @@ def _layer_moments(net: MLP, x: Float[Array, "m d"], keys: Key[Array, " draws"],
     return jax.vmap(lambda key: _one_draw(net, x, with_tangent, key))(keys)
 
 
-_layer_draws = jax.jit(_layer_moments, static_argnames="with_tangent", compiler_options=_COMPILER)
+_layer_draws = jax.jit(_layer_moments, static_argnames="with_tangent", compiler_options=COMPILER)
 
 
 def _one_draw(net: MLP, x: Float[Array, "m d"], with_tangent: bool, key: PRNGKeyArray) -> Array:
@@ -109,7 +119,7 @@ def _one_draw(net: MLP, x: Float[Array, "m d"], with_tangent: bool, key: PRNGKey
     return jnp.concatenate([moments[None], rest])
 
 
-def _in_batches(
+def in_batches(
     evaluate: Callable[[Key[Array, " draws"]], Any], key: PRNGKeyArray, draws: int, size: int
 ) -> Any:
     """Equal batches of keys, small enough for memory, so that one compiled function serves them all."""

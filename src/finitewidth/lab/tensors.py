@@ -27,7 +27,7 @@ def measured_fluctuations(
     net: MLP, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
 ) -> dict[str, Estimate]:
     """Mean kernels `K` and `H`, and the coefficients of 1/width in V, D, F, A and B at this width."""
-    samples = over_networks(net, x, key, draws, _conditional_means)
+    samples = over_networks(net, x, key, draws, conditional_means)
     n = net.hidden[-1]
     centred = {name: samples[name] - samples[name].mean(axis=0) for name in ("K", "H")}
 
@@ -45,7 +45,7 @@ def measured_fluctuations(
     }
 
 
-def _conditional_means(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def conditional_means(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     """Averages over the weights of the output layer, the layers below being given."""
     below = _body(net)
     H = empirical_ntk(below, params[:-1], x)

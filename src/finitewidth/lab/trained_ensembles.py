@@ -48,8 +48,11 @@ class Case:
 
     @property
     def name(self) -> str:
-        end = f", {self.steps} steps" if self.stopped else ""
-        return f"{self.activation}, depth {self.depth}, $\\eta$ = {self.eta:g}{end}"
+        return f"{self.activation}, depth {self.depth}"
+
+    @property
+    def training(self) -> str:
+        return f"$\\eta$ = {self.eta:g}, " + (f"{self.steps} steps" if self.stopped else "to the end")
 
     def network(self, width: int) -> MLP:
         hidden = (width,) * (self.depth - 1)
@@ -151,18 +154,21 @@ def draw_widths(
         axes.plot(fitted, np.polynomial.polynomial.polyval(fitted, fits[:, c, e]), "--", color=color, lw=1.0)
         axes.plot(0, predicted["coefficient"][c, e], "*", color=color, ms=13, clip_on=False, zorder=4)
     axes.axhline(0, color=style.GREY, lw=0.8)
-    axes.set_xticks([0, *inverse], ["0", *(f"1/{n}" for n in setting.widths)])
+    # Labels of wider networks would run into each other.
+    ticks = [n for n in setting.widths if n <= 4 * min(setting.widths)]
+    axes.set_xticks([0, *(1 / n for n in ticks)], ["0", *(f"1/{n}" for n in ticks)])
     axes.set(
         xlabel=r"$1/n$",
         ylabel=rf"$n\,(\mathrm{{{quantity}}}_n-\mathrm{{{quantity}}}_\infty)$",
         xlim=(0, fitted[-1]),
     )
-    axes.legend(loc="best")
+    narrow = {"handlelength": 1.0, "handletextpad": 0.5, "columnspacing": 1.0}
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, **narrow)
 
 
-def width_figure(title: str, draw: Callable[[Axes], None]) -> Figure:
+def width_figure(title: str, setting: TrainedEnsembles, draw: Callable[[Axes], None]) -> Figure:
     """One panel of `draw_widths` with the meaning of its signs."""
-    figure, (axes,) = style.panels(title)
+    figure, (axes,) = style.panels(f"{title}: {setting.cases[0].name}")
     draw(axes)
     axes.set_title("stars: prediction; dashed: polynomial in 1/n through the networks")
     return figure

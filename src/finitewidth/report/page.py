@@ -63,7 +63,7 @@ def _spectrum(study: Study) -> str:
 
 
 def _loss(study: Study) -> str:
-    text = "Predicted error, averaged over networks, during gradient descent."
+    text = "Predicted error, averaged over networks of infinite width, during gradient descent."
     if study.verification is None:
         return text + " No networks were trained; --verify 64 would add them."
     return text + f" Points: {study.verification.networks} networks of width {study.verification.width}."

@@ -142,7 +142,7 @@ def spectrum_figure(study: Study) -> Figure:
 
 
 def loss_figure(study: Study) -> Figure:
-    """Error during training: lines are predicted, points are real networks."""
+    """Error during training: lines are predicted, at infinite width, points are real networks."""
     with style.house_style():
         figure, axes = _panel()
         unit = study.data.unit
@@ -151,7 +151,7 @@ def loss_figure(study: Study) -> Figure:
         at = np.maximum(curves.at, 0.7)
         for name, color, values in (("training rows", _BLUE, curves.train), ("test rows", _RED, curves.test)):
             if values is not None:
-                style.theory_line(axes, at, error(values), color, name)
+                style.theory_line(axes, at, error(values), color, f"{name}, infinite width")
         if check is not None:
             _draw_measured(axes, check, error)
             style.legend(axes)

@@ -8,14 +8,15 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
+from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
 from finitewidth.expectations.four_point import four_point_averages
 from finitewidth.expectations.piecewise_linear import kinked_four_point, kinked_pairs, slopes_of
 from finitewidth.statistics import differentials, fluctuations
+from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
-from finitewidth.statistics.fluctuations import Averages, check_expandable, layers_of
+from finitewidth.statistics.fluctuations import Averages, check_continuous, check_expandable, layers_of
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.one_input import one_input_averages
 
 MOST_INPUTS = 20
 _DEFAULT_TOLERANCE = 1e-8
@@ -43,7 +44,7 @@ class Corrections:
         one kernel, A and B of two kernels.
     P, Q, R, S, T, U
         Mean differentials of the NTK: P and Q of dNTK times z, R of the first ddNTK, S, T and U of the
-        second. An activation with a kink has none; asking for them raises.
+        second. An activation whose slope jumps has none; asking for them raises.
     width
         Width of the last hidden layer.
     """
@@ -87,9 +88,9 @@ class Corrections:
     def _differential(self, letter: str) -> Quadruple:
         if self.differentials is None:
             raise ValueError(
-                f"{letter} does not exist for an activation with a kink: it averages the curvature of the "
-                "activation times its slope or curvature at the same input, which a kink leaves undefined; "
-                "G1, V, H1, D, F, A and B exist."
+                f"{letter} does not exist for an activation whose slope jumps: it averages the curvature of "
+                "the activation times its slope or curvature at the same input, which the jump leaves "
+                "undefined; G1, V, H1, D, F, A and B exist."
             )
         return jnp.asarray(getattr(self.differentials, letter))
 
@@ -121,9 +122,9 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     gram = points @ points.T / points.shape[1]
     layers = layers_of(net)
     below = fluctuations.first_layer(gram, layers[0])
-    motion = differentials.first_layer(len(gram)) if is_smooth(net.activation.function) else None
+    motion = differentials.first_layer(len(gram)) if not jumps_of(net.activation.function)[0] else None
     for layer in layers[1:]:
-        averages = neuron_averages(net.activation, below.K, tolerance)
+        averages = neuron_averages(net.activation, below.K, tolerance, passed_on=layer.r > 0)
         if motion is not None:
             motion = differentials.next_layer(motion, below, averages, layer)
         below = fluctuations.next_layer(below, averages, layer)
@@ -131,11 +132,13 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     return Corrections(**tensors, width=net.hidden[-1], differentials=motion)
 
 
-def neuron_averages(activation: Activation, K: Float[np.ndarray, "n n"], tolerance: float) -> Averages:
+def neuron_averages(
+    activation: Activation, K: Float[np.ndarray, "n n"], tolerance: float, passed_on: bool
+) -> Averages:
     """Averages over one neuron of two factors with up to five, of four with up to three derivatives.
 
-    With a kink only those that the fluctuations need, and with one that separates curved sides only at one
-    input.
+    Where the slope jumps, only those that the fluctuations need; `passed_on` says whether there is anything
+    below for this layer to pass on.
     """
     function = activation.function
     if is_smooth(function):
@@ -146,17 +149,13 @@ def neuron_averages(activation: Activation, K: Float[np.ndarray, "n n"], toleran
     slopes = slopes_of(function)
     if slopes is not None:
         return Averages(kinked_pairs(slopes, K), kinked_four_point(slopes, K))
-    if len(K) == 1:
-        return one_input_averages(activation, float(K[0, 0]))
-    raise ValueError(
-        f"activation {activation.name!r} has a jump, or a kink between curved sides: its corrections are "
-        "computed for one input only, where they exist; smooth and piecewise linear activations take several."
-    )
+    return bent_averages(activation, K, tolerance, passed_on)
 
 
 def _checked(net: MLP, x: ArrayLike) -> Float[np.ndarray, "n d"]:
     points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
     check_expandable(net)
+    check_continuous(net.activation)
     if len(points) > MOST_INPUTS:
         raise ValueError(
             f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "

@@ -20,7 +20,7 @@ from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
 from finitewidth.critical_point import critical_point
 from finitewidth.statistics import fluctuations
-from finitewidth.statistics.fluctuations import check_expandable, layers_of
+from finitewidth.statistics.fluctuations import check_continuous, check_expandable, layers_of
 from finitewidth.statistics.one_input import one_input_averages
 
 
@@ -74,6 +74,7 @@ def depth_growth(net: MLP, square: float = 1.0) -> DepthGrowth:
     if not (np.isfinite(square) and square > 0):
         raise ValueError(f"square must be finite and positive, got {square}.")
     check_expandable(net)
+    check_continuous(net.activation)
     first, *rest = layers_of(net)
     below = fluctuations.first_layer(np.full((1, 1), float(square)), first)
     levels = [below]

@@ -20,9 +20,12 @@ into its own: a share made by its own finite width, and what the layer below pas
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
 from finitewidth.expectations.four_point import FourPoint
 from finitewidth.parametrisation import NTK
@@ -70,6 +73,18 @@ def check_expandable(net: MLP) -> None:
     if not isinstance(net.parametrisation, NTK):
         raise ValueError(
             f"net has the parametrisation {net.parametrisation}; the theory describes 'ntk' only."
+        )
+
+
+def check_continuous(activation: Activation) -> None:
+    """Refuse an activation that jumps, whose slope has no mean square."""
+    edge = jnp.array([-1e-9, 1e-9])
+    with jax.ensure_compile_time_eval():
+        left, right = (float(v) for v in activation.function(edge))
+    if abs(right - left) > 1e-6:
+        raise ValueError(
+            f"activation {activation.name!r} jumps by {right - left:.3g} at zero: its tangent kernel is "
+            "infinite, and nothing of order 1/width exists; use a continuous activation."
         )
 
 

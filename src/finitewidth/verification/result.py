@@ -50,7 +50,7 @@ class Verification(NamedTuple):
     outputs
         Of every network, (networks, test, out).
     predicted_loss, loss
-        Loss per point during training.
+        Loss per point during training; the predicted one is that of infinite width at any order.
     """
 
     networks: int

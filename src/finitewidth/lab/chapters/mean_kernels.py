@@ -3,96 +3,87 @@
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
-from finitewidth.lab.ensembles import over_networks
-from finitewidth.lab.estimate import sample_mean, stacked
-from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.lab.halves import measured_shifts
+from finitewidth.lab.tensors import extrapolated
 from finitewidth.report import style
 from finitewidth.statistics.corrections import corrections
 
 _X = np.array([[1.0, 0.3], [-0.4, 1.2]])
-_OUTPUTS = 4
 _ENTRIES = ((0, 0), (0, 1), (1, 1))
+_SHIFTS = ("G1", "H1")
 
 
 @dataclass(frozen=True)
 class Means:
-    """GELU networks of depth 4, two inputs, several widths."""
+    """GELU networks of several depths, two inputs, the widths given and twice as wide."""
 
-    widths: tuple[int, ...]
+    architectures: tuple[tuple[int, ...], ...]
     draws: int
 
-    def network(self, width: int) -> MLP:
-        return MLP((width,) * 3, "gelu", 0.2, 1.5, 0.5, 0.8, n_out=_OUTPUTS)
-
-    @property
-    def depth(self) -> int:
-        return 4
-
-
-def _entries(matrix: np.ndarray) -> np.ndarray:
-    return np.array([matrix[i, j] for i, j in _ENTRIES])
+    def network(self, hidden: tuple[int, ...], times: int = 1) -> MLP:
+        return MLP(tuple(times * n for n in hidden), "gelu", 0.2, 1.5, 0.5, 0.8)
 
 
 def _theory(setting: Means) -> Prediction:
-    tensors = corrections(setting.network(2), _X)
-    one_over_n = 1 / np.array(setting.widths)[:, None]
-    return {
-        "nngp": _entries(np.asarray(tensors.K)),
-        "ntk": _entries(np.asarray(tensors.Theta)),
-        "nngp shift": one_over_n * _entries(np.asarray(tensors.G1)),
-        "ntk shift": one_over_n * _entries(np.asarray(tensors.H1)),
-    }
-
-
-def _kernels(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
-    """Products of outputs and tangent kernel of one network, averaged over its outputs."""
-    z, H = net.apply(params, x), empirical_ntk(net, params, x)
-    nngp, ntk = z @ z.T / _OUTPUTS, jnp.einsum("iiab->ab", H) / _OUTPUTS
-    rows, columns = zip(*_ENTRIES, strict=True)
-    return {"nngp": nngp[rows, columns], "ntk": ntk[rows, columns]}
+    prediction = {}
+    for hidden in setting.architectures:
+        tensors = corrections(setting.network(hidden), _X)
+        for name in _SHIFTS:
+            prediction[f"{name} depth {len(hidden) + 1}"] = np.asarray(getattr(tensors, name))
+    return prediction
 
 
 def _measure(setting: Means, key) -> Measurement:
-    samples = [
-        over_networks(setting.network(n), _X, k, setting.draws, _kernels)
-        for n, k in zip(setting.widths, jax.random.split(key, len(setting.widths)), strict=True)
-    ]
-    return {name: stacked([sample_mean(s[name]) for s in samples]) for name in ("nngp", "ntk")}
+    measurement = {}
+    for hidden in setting.architectures:
+        key, first, second = jax.random.split(key, 3)
+        narrow, wide = (
+            measured_shifts(setting.network(hidden, times), _X, k, setting.draws)
+            for times, k in ((1, first), (2, second))
+        )
+        for name in _SHIFTS:
+            title = f"{name} depth {len(hidden) + 1}"
+            measurement[title] = extrapolated(narrow[name], wide[name])
+            measurement[f"{title}, narrow"], measurement[f"{title}, wide"] = narrow[name], wide[name]
+    return measurement
 
 
 def _compare(setting: Means, predicted: Prediction, measured: Measurement) -> Verdict:
-    """The next order is depth/width times the shift."""
-    small = setting.depth / np.array(setting.widths)[:, None]
+    """Two widths remove the next order, which leaves (depth/width)^2."""
     checks: list[Check] = []
-    for name in ("nngp", "ntk"):
-        shift = predicted[f"{name} shift"]
-        allowed = small * np.abs(shift).max(axis=1, keepdims=True)
-        checks.append(z_score(f"mean {name}", predicted[name] + shift, measured[name], allowed))
+    for hidden in setting.architectures:
+        depth = len(hidden) + 1
+        for name in _SHIFTS:
+            key = f"{name} depth {depth}"
+            allowed = (depth / min(hidden)) ** 2 * np.abs(predicted[key]).max()
+            checks.append(z_score(key, predicted[key], measured[key], allowed))
     return Verdict(tuple(checks))
 
 
 def _figure(setting: Means, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, axes = style.panels("Finite width shifts the mean kernels by G1/n and H1/n (GELU, depth 4)", 2)
-    x = 1 / np.array(setting.widths)
-    for ax, name in zip(axes, ("nngp", "ntk"), strict=True):
-        for k, (entry, color) in enumerate(zip(_ENTRIES, style.PALETTE, strict=False)):
-            shift = predicted[f"{name} shift"][:, k]
-            line_x = np.concatenate([[0.0], x])
-            style.theory_line(
-                ax, line_x, np.concatenate([[0.0], shift]), color, f"inputs {entry[0] + 1}, {entry[1] + 1}"
-            )
-            value, sem = (part[:, k] for part in measured[name])
-            style.measured_points(ax, x, value - predicted[name][k], sem, color)
-        ax.set(xlabel="1 / width", ylabel="mean less infinite-width value", title=name.upper())
-        style.legend(ax, loc="upper left")
+    hidden = setting.architectures[-1]
+    depth = len(hidden) + 1
+    figure, axes = style.panels(f"Shifts of the mean kernels times the width (GELU, depth {depth})", 2)
+    x = np.array([1 / hidden[-1], 1 / (2 * hidden[-1])])
+    for ax, name, title in zip(axes, _SHIFTS, ("NNGP kernel", "NTK"), strict=True):
+        key = f"{name} depth {depth}"
+        for entry, color in zip(_ENTRIES, style.PALETTE, strict=False):
+            at_widths = [measured[f"{key}, {size}"] for size in ("narrow", "wide")]
+            values = np.array([estimate.value[entry] for estimate in at_widths])
+            sems = np.array([estimate.sem[entry] for estimate in at_widths])
+            label = f"inputs {entry[0] + 1}, {entry[1] + 1}"
+            style.measured_points(ax, x, values, sems, color)
+            ax.plot([0.0, x[0]], [2 * values[1] - values[0], values[0]], ":", color=color, lw=1.2)
+            ax.plot(0.0, predicted[key][entry], "D", color=color, ms=6, label=label, clip_on=False, zorder=3)
+        ax.set(xlabel="1 / width", ylabel="width x (mean less its limit)", title=title)
+        ax.set_xlim(left=0.0)
+        ax.legend(title="predicted limit (diamonds)")
     return figure
 
 
@@ -102,12 +93,13 @@ CLAIMS = (
         title="mean kernels shift by G1/n and H1/n",
         chapter="Finite width at initialisation",
         statement=(
-            "The mean of a product of two outputs and the mean NTK of networks of depth 4 differ from their "
-            "infinite-width values by G1/n and H1/n, at equal and at different inputs."
+            "The mean of a product of two outputs and the mean NTK of GELU networks differ from their "
+            "infinite-width values by G1/n and H1/n, at equal and at different inputs. Networks and their "
+            "halves, coupled so that first-order fluctuations cancel, show both to a few percent."
         ),
         source="The Principles of Deep Learning Theory, chapters 4 and 8; several inputs derived here",
-        quick=Means((12, 24), draws=6000),
-        full=Means((12, 24, 48), draws=60_000),
+        quick=Means(((16, 16),), draws=2000),
+        full=Means(((24, 24), (24, 36, 24)), draws=12_000),
         theory=_theory,
         measure=_measure,
         compare=_compare,

@@ -56,8 +56,8 @@ def draw(axes: Axes, setting: TrainedEnsembles, predicted: Prediction, measured:
 
 
 def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
-    title = f"The trained covariance meets its 1/n coefficient: {setting.cases[0].name}"
-    return width_figure(title, lambda axes: draw(axes, setting, predicted, measured))
+    title = "The trained covariance meets its 1/n coefficient"
+    return width_figure(title, setting, lambda axes: draw(axes, setting, predicted, measured))
 
 
 _SHALLOW = Case("tanh", 2, 0.5, 30, test=(20, 49))

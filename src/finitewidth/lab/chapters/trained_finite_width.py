@@ -56,13 +56,13 @@ def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measure
 def draw(axes: Axes, setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> None:
     """The trained means against 1/n, in a panel."""
     outputs = lambda case: [f", output {o + 1}" for o in range(case.outputs)] if case.outputs > 1 else [""]
-    labels = [[case.name + end for end in outputs(case)] for case in setting.cases]
+    labels = [[case.training + end for end in outputs(case)] for case in setting.cases]
     draw_widths(axes, setting, predicted, measured["mean"], "mean", labels)
 
 
 def _figure(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
     title = "The trained mean meets its 1/n coefficient"
-    return width_figure(title, lambda axes: draw(axes, setting, predicted, measured))
+    return width_figure(title, setting, lambda axes: draw(axes, setting, predicted, measured))
 
 
 _WIDTHS = (64, 128, 256, 512)
