@@ -32,7 +32,7 @@ def initial_fluctuation(neuron: Neuron, v: Rows) -> Rows:
     return value + s0**2 * onto(e.KA, v) + neuron.back(e.KA, neuron.times(s0**2, v))
 
 
-def _lambda_back(neuron: Neuron, v: Rows) -> Rows:
+def lambda_back(neuron: Neuron, v: Rows) -> Rows:
     """L(b, D) summed over its first label."""
     e, s0, s1 = neuron.at.edges, neuron.s0, neuron.s1
     value = s1 * neuron.back(e.E, neuron.times(s0, v))
@@ -47,7 +47,7 @@ def correlated_kernel(
     The mean of `first` times `second` is the weight of the pair of residual and kernel.
     """
     w, c = neuron.lambda_probe(key)
-    back = _lambda_back(neuron, first)
+    back = lambda_back(neuron, first)
     crossed = outputs * c * neuron.theta(second * neuron.cut(back))
     crossed = crossed + neuron.theta(neuron.times(c, second)) * back
     return Product(initial_fluctuation(neuron, first), -neuron.dtheta(second)), Product(w, -crossed)

@@ -45,13 +45,13 @@ def composite_covariance(tensors: OneOutput, modes: TrainingModes) -> Float[np.n
     bar = np.eye(points)
     bar[:, : modes.train] -= modes.smoother(w)
     W = modes.Y @ modes.Y.T + modes.Kt
-    own = bar @ tensors.G1 @ bar.T + _kernel_noise(tensors, modes, w, W)
-    with_sources = _correlation(tensors, modes, w, W, bar)
+    own = bar @ tensors.G1 @ bar.T + kernel_noise(tensors, modes, w, W)
+    with_sources = correlation(tensors, modes, w, W, bar)
     return own + with_sources + with_sources.T
 
 
-def _kernel_noise(tensors: OneOutput, modes: TrainingModes, w: ProjectorWeights, W: np.ndarray) -> np.ndarray:
-    """E[z1 z1] of the outputs' first-order response to kernel fluctuations."""
+def kernel_noise(tensors: OneOutput, modes: TrainingModes, w: ProjectorWeights, W: np.ndarray) -> np.ndarray:
+    """E[z1 z1] of the outputs' first-order response z1 to kernel fluctuations; W as below."""
     U, train = modes.U, modes.train
     points = len(modes.K)
     direct = np.einsum("zk,DE->zDEk", w.h, np.eye(points))
@@ -60,10 +60,10 @@ def _kernel_noise(tensors: OneOutput, modes: TrainingModes, w: ProjectorWeights,
     return np.einsum("XDk,DkEl,YEl,kl->XY", response, HH, response, W, optimize=True)
 
 
-def _correlation(
+def correlation(
     tensors: OneOutput, modes: TrainingModes, w: ProjectorWeights, W: np.ndarray, bar: np.ndarray
 ) -> np.ndarray:
-    """E[u_g c_D], summed over all sources."""
+    """E[u_g c_D], summed over all sources; W is the second moment of the initial residuals."""
     U, tr = modes.U, slice(modes.train)
     Ku = bar @ modes.K[:, tr] @ U
     HH, dz, I, J = tensors.HH, tensors.dz, tensors.I, tensors.J
