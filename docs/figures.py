@@ -1,5 +1,9 @@
-"""Draws the pictures of the book and of the README: python docs/figures.py"""
+"""Draws the pictures of the book and of the README: python docs/figures.py
 
+That of trained networks by width shows the records of full scale that `make claims` leaves in build/lab-full.
+"""
+
+import json
 from pathlib import Path
 
 import jax
@@ -10,11 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 import finitewidth as fw
+from finitewidth import lab
+from finitewidth.lab.chapters import trained_covariance, trained_finite_width
+from finitewidth.lab.estimate import Estimate
 from finitewidth.networks.mlp import apply, init, preactivations
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 
 IMAGES = Path(__file__).parent / "images"
+RECORDS = Path(__file__).parents[1] / "build" / "lab-full"
 KEY = jax.random.key(2024)
 COLORS = dict(zip(("relu", "gelu", "elu", "tanh", "sin"), style.PALETTE, strict=False))
 
@@ -131,6 +139,34 @@ def theory_and_networks() -> Figure:
     return figure
 
 
+def trained_widths() -> Figure:
+    """Mean and covariance of trained networks against 1/width: the picture of the chapter on finite width."""
+    panels = {
+        "trained-mean-width": "Mean, tanh, one hidden layer",
+        "trained-mean-gelu": "Mean, GELU, one hidden layer",
+        "trained-mean-depth-3": "Mean, tanh, two hidden layers",
+        "trained-mean-stopped": "Mean, tanh, two outputs",
+        "trained-covariance-width": "Covariance, tanh, one hidden layer",
+        "trained-covariance-depth-3": "Covariance, tanh, two hidden layers",
+    }
+    with style.house_style():
+        figure = Figure(figsize=(12.6, 8.4), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+        words = "Stars: prediction.   Points: trained networks, ±2 s.e.   Dashed: polynomial in 1/n."
+        figure.suptitle(words, x=0.01, ha="left")
+        for axes, (id, title) in zip(figure.subplots(2, 3).ravel(), panels.items(), strict=True):
+            record = json.loads((RECORDS / f"{id}.json").read_text(encoding="utf-8"))
+            predicted = {name: np.array(value) for name, value in record["predicted"].items()}
+            measured = {
+                name: Estimate(np.array(m["value"]), np.array(m["sem"]))
+                for name, m in record["measured"].items()
+            }
+            chapter = trained_covariance if "covariance" in id else trained_finite_width
+            chapter.draw(axes, lab.claim(id).full, predicted, measured)
+            axes.set_title(title)
+    return figure
+
+
 def main() -> None:
     """Write every picture."""
     IMAGES.mkdir(exist_ok=True)
@@ -138,6 +174,7 @@ def main() -> None:
     save_figure(phase_figure(diagram), IMAGES / "phases-tanh.png")
     save_figure(tuning_figure(fw.tune("gelu", depth=24, width=512)), IMAGES / "tune-gelu.png")
     save_figure(theory_and_networks(), IMAGES / "theory-and-networks.png")
+    save_figure(trained_widths(), IMAGES / "trained-widths.png")
 
 
 if __name__ == "__main__":

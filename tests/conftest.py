@@ -12,6 +12,13 @@ import numpy as np
 import pytest
 
 import finitewidth  # noqa: F401  (switches JAX to 64 bits before any test builds an array)
+from finitewidth.scale.programs import release_programs
+
+
+@pytest.fixture(autouse=True)
+def _few_programs():
+    """One process runs a thousand tests and more: it must not run out of memory maps."""
+    release_programs()
 
 
 @pytest.fixture

@@ -72,6 +72,11 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["prediction"]["order"] == 1
     assert summary["finite width"]["trusted_width"] == law.range.trusted_width
+    variances = data.unit**2 * np.diag(law.covariance_correction)
+    assert_close(
+        summary["finite width"]["correction of the variance (rms)"], np.sqrt(np.mean(variances**2)), 1e-8
+    )
+    assert "variance between networks" in " ".join(result.out.split())
     assert summary["finite width"]["words"] in (tmp_path / "run" / "report.html").read_text()
     assert 'id="finite-width"' in (tmp_path / "run" / "report.html").read_text()
 
@@ -81,6 +86,7 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
     [
         (("--order", "2"), "--order must be 0 or 1, got 2."),
         (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
+        (("--order", "1", "--most-samples", "0"), "most_samples must be positive, got 0."),
         (("--order", "1", "--ridge", "0.5"), "order=1 describes networks with a random start and no ridge"),
     ],
 )

@@ -13,11 +13,15 @@ from finitewidth.lab import (
     ensembles,
     halves,
     linear_descent,
+    linearised_moments,
     one_input,
     one_layer,
     perturbations,
     shallow_networks,
+    tangent_draws,
     tensors,
+    trained_ensembles,
+    trained_moments,
     two_layers,
 )
 from finitewidth.lab.runner import run_claim, save
@@ -162,9 +166,11 @@ WRONG = [
     *WRONG_QUADRATIC_THEORIES,
     *WRONG_FINITE_WIDTH_THEORIES,
     ("trained-mean-width", "coefficient", scaled(1.5)),
-    ("trained-mean-gelu", "coefficient", scaled(-1.0)),
-    ("trained-mean-depth-3", "coefficient", scaled(-1.0)),
-    ("trained-mean-stopped", "coefficient", scaled(2.0)),
+    ("trained-mean-gelu", "coefficient", scaled(1.5)),
+    ("trained-mean-depth-3", "coefficient", scaled(1.5)),
+    ("trained-mean-stopped", "coefficient", scaled(1.5)),
+    ("trained-covariance-width", "coefficient", scaled(1.5)),
+    ("trained-covariance-depth-3", "coefficient", scaled(2.0)),
 ]
 
 
@@ -187,11 +193,15 @@ def test_claim_holds_and_wrong_theories_fail(id):
         ensembles,
         halves,
         linear_descent,
+        linearised_moments,
         one_input,
         one_layer,
         perturbations,
         shallow_networks,
+        tangent_draws,
         tensors,
+        trained_ensembles,
+        trained_moments,
         two_layers,
     ],
 )

@@ -104,10 +104,13 @@ def test_many_points_are_sampled_and_the_error_is_stated():
     x, x_test = rng.normal(size=(12, 3)), rng.normal(size=(3, 3))
     seen = []
     method = fw.SampledNeurons(
-        0.2, key=jax.random.key(1), progress=lambda done, error: seen.append((done, error))
+        0.2,
+        covariance_error=None,
+        key=jax.random.key(1),
+        progress=lambda done, error: seen.append((done, error)),
     )
     net = fw.MLP((4000, 4000), "tanh", 0.1, 1.3)
-    law = fw.predict(net, x, np.sin(x[:, 0]), x_test, order=1, method=method)
+    law = fw.predict(net, x, np.sin(x[:, 0]), x_test, fw.GradientFlow(), order=1, method=method)
     size = lambda a: float(jnp.sqrt(jnp.mean(a**2)))
     assert 0 < size(law.mean_correction_error) <= 0.2 * size(law.mean_correction)
     assert law.covariance_correction is None

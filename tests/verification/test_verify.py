@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.data import built_in
 from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
 from finitewidth.verification.stopping import stop
@@ -154,3 +155,56 @@ def test_laws_that_no_training_reaches(data, law, sentence):
 def test_two_networks_are_too_few(data):
     with pytest.raises(ValueError, match="networks must be at least 3 to have a spread, got 2"):
         fw.verify(fw.predict(network(4), *data), 2)
+
+
+def test_networks_tell_how_much_of_the_correction_they_follow(data, rng):
+    check = fw.verify(fw.predict(network(64), *data, fw.GradientDescent(steps=3)), 3)
+    assert check.followed is None
+    with pytest.raises(ValueError, match="order 0"):
+        check.shift_by_group(2)
+
+    infinite, correction = rng.normal(size=(2, 4, 2))
+    common = rng.normal(size=(500, 1, 1))
+    outputs = infinite + 0.7 * correction + 0.3 * common * np.ones((4, 2))
+    check = check._replace(
+        networks=500, outputs=outputs, predicted_mean=infinite + correction, predicted_correction=correction
+    )
+    followed = check.followed
+    sem = 0.3 * abs(correction.sum()) / np.sum(correction**2) / math.sqrt(500)
+    assert_close(followed.sem, sem * common.std(ddof=1))
+    assert abs(followed.share - 0.7) < 4 * followed.sem
+    assert f"{followed.share:.2f} +- {followed.sem:.2f} times the predicted one" in str(check)
+
+    predicted, measured, bars = check.shift_by_group(4)
+    assert (np.diff(predicted) > 0).all()
+    assert_close(predicted.mean(), correction.mean())
+    # What all outputs of a network share does not average out within a group.
+    assert_close(bars, np.full(4, 0.3 * common.std(ddof=1) / math.sqrt(500)))
+    assert_close(measured, 0.7 * predicted + 0.3 * common.mean())
+    assert len(check.shift_by_group(100)[0]) == correction.size
+
+
+def test_the_correction_is_computed_again_by_the_method_of_the_law(data):
+    """Training to the end is compared with the law at the last step, by as coarse a quadrature as asked."""
+    x, y, x_test = (a[:2] for a in data)
+    method = fw.DenseTensors(tolerance=0.1)
+    net = network(512)
+    law = fw.predict(net, x, y, x_test, fw.GradientDescent(), order=1, method=method)
+    check = fw.verify(law, 3)
+    descent = fw.GradientDescent(check.eta, check.steps)
+    again, dense = (fw.predict(net, x, y, x_test, descent, order=1, method=m) for m in (method, None))
+    assert_close(check.predicted_correction, np.asarray(again.mean_correction))
+    assert np.abs(check.predicted_correction - np.asarray(dense.mean_correction)).max() > 0
+
+
+def test_the_spread_of_narrow_networks_is_that_of_the_first_order():
+    """Two hidden layers of 32 on five patients: infinite width misses 13 per cent of the spread."""
+    diabetes = built_in("diabetes")
+    train, test = [61, 47, 42, 9], [32]
+    net = fw.MLP((32, 32), "tanh", 0.1, 1.3, 0.1)
+    data = (diabetes.x[train], diabetes.y[train], diabetes.x[test])
+    with pytest.warns(UserWarning, match="not small"):
+        check = fw.verify(fw.predict(net, *data, order=1), 1500, dtype=jnp.float32)
+    assert check.agrees, str(check)
+    infinite = fw.predict(net, *data, fw.GradientDescent(check.eta, check.steps))
+    assert not check._replace(predicted_std=np.asarray(infinite.std)).agrees

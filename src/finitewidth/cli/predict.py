@@ -65,6 +65,9 @@ def predict(
     most_steps: Annotated[
         int, typer.Option(help="Real networks train no longer than this towards the end.")
     ] = 10_000,
+    most_samples: Annotated[
+        int, typer.Option(help="Neurons to sample at most for --order 1; the error that is left is told.")
+    ] = 300_000,
     seed: Annotated[int, typer.Option(help="Decides about the split and all networks.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the results of another run.")] = False,
 ) -> None:
@@ -80,6 +83,7 @@ def predict(
         order=_order(order),
         networks=verify,
         most_steps=most_steps,
+        most_samples=most_samples,
         seed=seed,
     )
     if verify and verify < 3:

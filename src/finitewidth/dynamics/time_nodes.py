@@ -102,6 +102,22 @@ class Bins(TimeStrata):
         return (np.floor(time) if self.whole else time), room
 
 
+@dataclass(frozen=True)
+class Pairs(TimeStrata):
+    """Two independent times, for the product of two sums over time."""
+
+    single: TimeStrata
+
+    @property
+    def count(self) -> int:
+        return self.single.count**2
+
+    def draw(self, rng, stratum):
+        late = self.single.draw(rng, stratum // self.single.count)
+        early = self.single.draw(rng, stratum % self.single.count)
+        return Times(late.late, early.late, late.late_odd, early.late_odd, late.weight * early.weight)
+
+
 def time_strata(
     t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, *, nested: bool, tolerance: float = 1e-4
 ) -> TimeStrata:

@@ -19,16 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from finitewidth.expectations.axis_rules import SIGNATURES, Signature
 from finitewidth.expectations.cones import cone_grid, thin_root
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, derivatives
-from finitewidth.expectations.four_point import (
-    SIGNATURES,
-    FourPoint,
-    Signature,
-    patterns_of,
-    set_averages,
-    spread_out,
-)
+from finitewidth.expectations.four_point import FourPoint, patterns_of, set_averages, spread_out
 from finitewidth.expectations.kinks import shape_at_zero
 from finitewidth.expectations.quadrature import gaussian_rule
 

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammainccinv
 
-from finitewidth.expectations.four_point import Grid
+from finitewidth.expectations.axis_rules import Grid, gaussian_radius
 
 # Variances below this share of the largest are rounding.
 _SINGULAR = 1e-14
@@ -41,8 +40,7 @@ def cone_grid(root: Float[np.ndarray, "m rank"], radial: int, angular: int, tole
     distance = np.linalg.norm(points, axis=-1)
     solid = np.abs(np.linalg.det(edges))[:, None] * measure / distance**rank
     directions = (points / distance[..., None]).reshape(-1, rank)
-    # The mass beyond a radius in four dimensions bounds that in fewer.
-    reach = math.sqrt(2 * gammainccinv(2, tolerance / 100))
+    reach = gaussian_radius(tolerance)
     unit, length = np.polynomial.legendre.leggauss(radial)
     r = reach * (unit + 1) / 2
     shell = reach * length / 2 * r ** (rank - 1) * np.exp(-(r**2) / 2) / (2 * math.pi) ** (rank / 2)

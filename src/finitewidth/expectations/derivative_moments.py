@@ -54,7 +54,8 @@ def _slope(function: Callable[[Array], Array], z: Float[Array, "*s"]) -> Float[A
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
-def _tower(function: Callable[[Array], Array], z: Float[Array, "p nodes"], highest: int) -> list[Array]:
+def tower(function: Callable[[Array], Array], z: Float[Array, "*s"], highest: int) -> list[Array]:
+    """`derivatives`, compiled."""
     return derivatives(function, z, highest)
 
 
@@ -102,6 +103,10 @@ class DerivativeMoments:
         """M_kl: derivative k at the row point, derivative l at the column point."""
         return self((k,), (l,))
 
+    def forget(self) -> None:
+        """Give back the memory of all averages; they are computed anew when asked for."""
+        self._averages.clear()
+
     def _product(self, factor: Factor) -> Float[np.ndarray, "p nodes"]:
         value = np.ones_like(self._derivatives[0])
         for order in factor:
@@ -115,7 +120,7 @@ class DerivativeMoments:
 
     def _at_nodes(self, std: Float[np.ndarray, " n"], terms: int) -> list[Float[np.ndarray, "n nodes"]]:
         nodes = gaussian_rule(terms).nodes
-        return [np.asarray(d) for d in _tower(self._function, std[:, None] * nodes, self._highest)]
+        return [np.asarray(d) for d in tower(self._function, std[:, None] * nodes, self._highest)]
 
     def _terms_needed(self, tolerance: float) -> int:
         """The least rung at which the tail of every single derivative is below the tolerance.

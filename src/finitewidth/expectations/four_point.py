@@ -1,57 +1,39 @@
 r"""Averages of four factors, $\langle\sigma^{(i)}_a\sigma^{(j)}_b\sigma^{(k)}_c\sigma^{(l)}_d\rangle_K$.
 
-A set of m different inputs ($m\le4$) is a Gaussian vector $z=Lu$ of m independent components. The
-trapezoid rule on a uniform grid of u, pruned to a ball, converges geometrically for analytic
-integrands; its error is aliasing, at most as large along each axis as for one neuron whose
-preactivation spreads as far as that axis reaches. So the step of every axis is found in one dimension,
-where aliasing shows as a dependence on where the grid starts.
+A set of m different inputs is a Gaussian vector. Up to three inputs are integrated over as $z=Lu$ with m
+independent components. Four inputs are first split into what they share and what each has to itself,
+$K=S+\mathrm{diag}(v)$: the second is averaged over one input at a time, and only the few axes of S are
+integrated over jointly.
 """
 
 import functools
 import itertools
-import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
-from scipy.special import gammainccinv
 
-from finitewidth.expectations.derivative_moments import derivatives
-
-Signature = tuple[int, int, int, int]
-SIGNATURES: tuple[Signature, ...] = (
-    (0, 0, 0, 0),
-    (1, 1, 0, 0),
-    (1, 1, 1, 1),
-    (2, 1, 1, 0),
-    (2, 2, 1, 1),
-    (3, 1, 1, 1),
+from finitewidth.expectations.axis_rules import (
+    SIGNATURES,
+    Grid,
+    Signature,
+    axis_rule,
+    gaussian_radius,
+    product_grid,
+    stacked,
 )
-_HIGHEST = 3
+from finitewidth.expectations.own_variance import own_variances
+from finitewidth.expectations.smoothed_activation import ActivationTable, interpolated
 
-# Steps that are tried, where each grid starts, and where the axis crosses the activation.
-_STEPS = 0.95 * 0.95 ** np.arange(60)
-_STARTS = np.arange(4) / 4
-_CENTRES = np.array([0.0, 0.6, 1.5])
-_SPREAD_RATIO = 1.1
-
-# The products of a slab fill 2 MB, the second-level cache.
-_SLAB = 4096
-_SLABS_AT_ONCE = (1, 8, 64)
-_MOST_NODES = 30_000_000
+# The products of a slab stay in the cache.
+_SLAB = 1024
+_SLABS_AT_ONCE = (4, 64)
+_SETS_AT_ONCE = 64
 
 FourPoint = dict[Signature, Float[np.ndarray, "n n n n"]]
-
-
-class Grid(NamedTuple):
-    """Nodes u of independent unit Gaussians, and their weights."""
-
-    nodes: Float[np.ndarray, "nodes rank"]
-    weights: Float[np.ndarray, " nodes"]
 
 
 def four_point_averages(
@@ -69,18 +51,25 @@ def four_point_averages(
         Error relative to the average of the absolute value of the integrand.
     """
     n = len(K)
-    symmetric = _has_parity(function)
     table = {}
-    for m in range(1, min(n, 4) + 1):
+    for m in range(1, min(n, 3) + 1):
         sets = np.array(list(itertools.combinations(range(n), m)))
         patterns = patterns_of(m)
         for labels, root in zip(sets, _roots(K[sets[:, :, None], sets[:, None, :]]), strict=True):
-            steps = [_step(function, float(w), tolerance / m) for w in np.abs(root).max(axis=0)]
-            grid = trapezoid(steps, tolerance, half=symmetric)
+            grid = _grid(function, root, tolerance)
             averages = set_averages(function, root, grid, patterns)
             quadruples = labels[np.array(patterns)].tolist()
             table.update(zip(map(tuple, quadruples), averages, strict=True))
+    sets = np.array(list(itertools.combinations(range(n), 4)), dtype=int).reshape(-1, 4)
+    table.update(zip(map(tuple, sets.tolist()), _smoothed(function, K, sets, tolerance), strict=True))
     return {signature: spread_out(table, np.arange(n), signature) for signature in SIGNATURES}
+
+
+def _grid(function: Callable[[Array], Array], root: Float[np.ndarray, "m m"], tolerance: float) -> Grid:
+    """As fine along each axis of z = root u as the activation asks for."""
+    # At most eight rules, four of them along axes, share the error.
+    rules = [axis_rule(function, float(spread), tolerance / 8) for spread in np.abs(root).max(axis=0)]
+    return product_grid(rules, tolerance, half=_has_parity(function))
 
 
 @functools.lru_cache(maxsize=512)
@@ -104,104 +93,17 @@ def patterns_of(m: int) -> list[tuple[int, ...]]:
     return [p for p in itertools.combinations_with_replacement(range(m), 4) if len(set(p)) == m]
 
 
-def trapezoid(steps: Sequence[float], tolerance: float, half: bool = False) -> Grid:
-    """Uniform grid in as many dimensions as there are steps, pruned where the Gaussian has no mass.
-
-    With `half` only nodes whose first component is not negative, which stand for their mirror images too.
-    """
-    dimension = len(steps)
-    # The mass beyond a radius in four dimensions bounds that in fewer.
-    radius = math.sqrt(2 * gammainccinv(2, tolerance / 100))
-    volume = math.pi ** (dimension / 2) / math.gamma(dimension / 2 + 1) * radius**dimension
-    expected = volume / math.prod(steps)
-    if expected > _MOST_NODES:
-        raise ValueError(
-            f"averages of four factors would take {expected:.1e} quadrature nodes for each set of inputs (at "
-            f"most {_MOST_NODES:.0e}): the preactivation variances are too large; standardise inputs or "
-            "lower C_b and C_W."
-        )
-    nodes, squared = np.zeros((1, 0)), np.zeros(1)
-    for axis, step in enumerate(steps):
-        reach = int(radius / step)
-        line = step * np.arange(0 if half and axis == 0 else -reach, reach + 1)
-        total = squared[:, None] + line**2
-        row, column = np.nonzero(total <= radius**2)
-        nodes = np.concatenate([nodes[row], line[column, None]], axis=1)
-        squared = total[row, column]
-    weights = math.prod(steps) / (2 * math.pi) ** (dimension / 2) * np.exp(-squared / 2)
-    if half:
-        weights = weights * np.where(nodes[:, 0] > 0, 2.0, 1.0)
-    return Grid(nodes, weights)
-
-
-@functools.lru_cache(maxsize=4096)
-def _step(function: Callable[[Array], Array], spread: float, tolerance: float) -> float:
-    """The largest step whose aliasing error stays below the tolerance along an axis of this spread."""
-    rung = math.ceil(math.log(max(spread, 1e-3)) / math.log(_SPREAD_RATIO))
-    error = _aliasing(function, _SPREAD_RATIO**rung)
-    enough = np.flatnonzero(error <= tolerance)
-    if not enough.size:
-        raise ValueError(
-            f"averages of four factors do not converge at a preactivation spread of {spread:.3g}: the error "
-            f"is {error.min():.1e} on the finest grid (asked for: {tolerance:.1e}); standardise inputs or "
-            "lower C_b and C_W, and use an activation without kinks away from zero."
-        )
-    return float(_STEPS[enough[0]])
-
-
-@functools.lru_cache(maxsize=4096)
-def _aliasing(function: Callable[[Array], Array], spread: float) -> Float[np.ndarray, " steps"]:
-    """How far the trapezoid rule of one axis depends on where it starts, for every step."""
-    reach = 9.0
-    j = np.arange(-int(reach / _STEPS[-1]), int(reach / _STEPS[-1]) + 1)
-    u = _STEPS[:, None, None] * (_STARTS[:, None] + j)
-    inside = np.abs(u) < reach
-    density = np.where(inside, np.exp(-(u**2) / 2), 0.0) * _STEPS[:, None, None]
-    z = _CENTRES[:, None, None, None] + spread * np.where(inside, u, 0.0)
-    with jax.ensure_compile_time_eval():
-        s = np.asarray(_derivatives(function, jnp.asarray(z)))
-    worst = np.zeros(len(_STEPS))
-    for signature in SIGNATURES:
-        integrand = np.prod([s[k] for k in signature], axis=0)
-        sums = np.sum(density * integrand, axis=-1)
-        size = np.sum(density * np.abs(integrand), axis=-1)
-        scale = size.max(axis=(0, 2))
-        error = np.ptp(sums, axis=-1).max(axis=0)
-        worst = np.maximum(worst, np.where(scale > 0, error / np.where(scale > 0, scale, 1), 0.0))
-    return worst
-
-
-def _stack(function: Callable[[Array], Array], z: Float[Array, "*s"]) -> Float[Array, "4 *s"]:
-    return jnp.stack(derivatives(function, z, _HIGHEST))
-
-
-_derivatives = jax.jit(_stack, static_argnums=0)
-
-
 def set_averages(
     function: Callable[[Array], Array],
     root: Float[np.ndarray, "m rank"],
     grid: Grid,
     patterns: list[tuple[int, ...]],
 ) -> Float[np.ndarray, "patterns 4 4 4 4"]:
-    """All averages with derivatives up to the third, over one set of inputs."""
+    """All averages with derivatives up to the third, over one set of inputs with z = root u."""
     total = np.zeros((len(patterns), 16, 16))
-    for part in zip(*_slabs(grid), strict=True):
+    for part in _slabs(grid):
         total = total + np.asarray(_partial_averages(function, tuple(patterns), root, *part))
     return total.reshape(len(patterns), 4, 4, 4, 4)
-
-
-def _slabs(
-    grid: Grid,
-) -> tuple[Float[np.ndarray, "parts slabs slab rank"], Float[np.ndarray, "parts slabs slab"]]:
-    """The grid cut into slabs that stay in the cache, in parts of few sizes so that little is compiled."""
-    count, dimension = grid.nodes.shape
-    slabs = next(n for n in _SLABS_AT_ONCE if n * _SLAB >= count or n == _SLABS_AT_ONCE[-1])
-    parts = -(-count // (slabs * _SLAB))
-    padding = parts * slabs * _SLAB - count
-    nodes = np.pad(grid.nodes, ((0, padding), (0, 0)))
-    weights = np.pad(grid.weights, (0, padding))
-    return nodes.reshape(parts, slabs, _SLAB, dimension), weights.reshape(parts, slabs, _SLAB)
 
 
 @functools.partial(jax.jit, static_argnames=("function", "patterns"))
@@ -211,20 +113,80 @@ def _partial_averages(
     root: Float[Array, "m rank"],
     nodes: Float[Array, "slabs slab rank"],
     weights: Float[Array, "slabs slab"],
+    used: Int[Array, ""],
 ) -> Float[Array, "patterns 16 16"]:
-    """Factors of one input as four numbers, of two as sixteen: then one matrix product per slab."""
+    def add_slab(i, total):
+        s = stacked(function, root @ nodes[i].T)
+        parts = [_two_by_two(s[:, p], weights[i]) for p in np.array(patterns)]
+        return total + jnp.stack(parts)
 
-    def add_slab(total, slab):
-        u, weight = slab
-        s = _stack(function, root @ u.T)
+    return lax.fori_loop(0, used, add_slab, jnp.zeros((len(patterns), 16, 16)))
 
-        def two_factors(a: int, b: int) -> Float[Array, "16 nodes"]:
-            return (s[:, None, a] * s[None, :, b]).reshape(16, -1)
 
-        parts = [(two_factors(a, b) * weight) @ two_factors(c, d).T for a, b, c, d in patterns]
-        return total + jnp.stack(parts), None
+def _smoothed(
+    function: Callable[[Array], Array],
+    K: Float[np.ndarray, "n n"],
+    sets: Int[np.ndarray, "sets 4"],
+    tolerance: float,
+) -> Float[np.ndarray, "sets 4 4 4 4"]:
+    """The same for sets of four different inputs."""
+    averages = np.zeros((len(sets), 4, 4, 4, 4))
+    if not len(sets):
+        return averages
+    # |root u| and the noise around it reach at most so far.
+    reach = np.sqrt(2 * np.diag(K).max()) * gaussian_radius(tolerance / 8)
+    table = ActivationTable.of(function, float(reach), tolerance)
+    covariance = K[sets[:, :, None], sets[:, None, :]]
+    own = own_variances(covariance)
+    own = np.where(own < table.least_variance, 0.0, own)
+    roots = _roots(covariance - own[:, :, None] * np.eye(4))
+    for start in range(0, len(sets), _SETS_AT_ONCE):
+        part = slice(start, start + _SETS_AT_ONCE)
+        for i, (root, smooth) in enumerate(zip(roots[part], table.smoothed(own[part]), strict=True), start):
+            total = np.zeros((16, 16))
+            for slabs in _slabs(_grid(function, root, tolerance)):
+                total = total + np.asarray(_smoothed_part(smooth, table.start, table.spacing, root, *slabs))
+            averages[i] = total.reshape(4, 4, 4, 4)
+    return averages
 
-    return lax.scan(add_slab, jnp.zeros((len(patterns), 16, 16)), (nodes, weights))[0]
+
+@jax.jit
+def _smoothed_part(
+    tables: Float[Array, "4 entries orders"],
+    start: Float[Array, ""],
+    spacing: Float[Array, ""],
+    root: Float[Array, "4 4"],
+    nodes: Float[Array, "slabs slab 4"],
+    weights: Float[Array, "slabs slab"],
+    used: Int[Array, ""],
+) -> Float[Array, "16 16"]:
+    def add_slab(i, total):
+        place = (root @ nodes[i].T - start) / spacing
+        s = jnp.stack([interpolated(tables[a], place[a], spacing) for a in range(4)], axis=1)
+        # Or else the compiler would interpolate anew for every product.
+        return total + _two_by_two(lax.optimization_barrier(s), weights[i])
+
+    return lax.fori_loop(0, used, add_slab, jnp.zeros((16, 16)))
+
+
+def _two_by_two(s: Float[Array, "4 4 nodes"], weight: Float[Array, " nodes"]) -> Float[Array, "16 16"]:
+    """Orders of four factors, two and two of them: then the sum over nodes is one matrix product."""
+    first = (s[:, None, 0] * s[None, :, 1]).reshape(16, -1)
+    second = (s[:, None, 2] * s[None, :, 3]).reshape(16, -1)
+    return (first * weight) @ second.T
+
+
+def _slabs(grid: Grid):
+    """The grid cut into slabs: nodes, weights, and how many slabs are used, in few sizes to compile."""
+    slabs = -(-len(grid.weights) // _SLAB)
+    for start in range(0, slabs, _SLABS_AT_ONCE[-1]):
+        used = min(slabs - start, _SLABS_AT_ONCE[-1])
+        held = next(count for count in _SLABS_AT_ONCE if used <= count)
+        part = slice(start * _SLAB, (start + used) * _SLAB)
+        nodes, weights = np.zeros((held * _SLAB, grid.nodes.shape[1])), np.zeros(held * _SLAB)
+        nodes[: len(grid.weights[part])] = grid.nodes[part]
+        weights[: len(grid.weights[part])] = grid.weights[part]
+        yield nodes.reshape(held, _SLAB, -1), weights.reshape(held, _SLAB), used
 
 
 def spread_out(

@@ -41,10 +41,10 @@ def second_moment(function: Function, K: float) -> float:
     return float(_W @ function(np.sqrt(K) * _U) ** 2)
 
 
-def pair_moment(function: Function, cosine: float) -> float:
-    """<f(z_a) f(z_b)> over two standard normal numbers with this correlation."""
+def pair_moment(function: Function, cosine: float, other: Function | None = None) -> float:
+    """<f(z_a) g(z_b)> over two standard normal numbers with this correlation; g is f unless given."""
     sine = np.sqrt(max(1 - cosine**2, 0.0))
-    below = function(cosine * _U[:, None] + sine * _U[None, :]) @ _W
+    below = (other or function)(cosine * _U[:, None] + sine * _U[None, :]) @ _W
     return float((_W * function(_U)) @ below)
 
 

@@ -32,6 +32,7 @@ from finitewidth.lab.chapters import (
     reproducing_kernels,
     ridge_duality,
     tangent_kernel,
+    trained_covariance,
     trained_finite_width,
     trained_law,
     variance_decay,
@@ -73,6 +74,7 @@ _CLAIMS: tuple[Claim, ...] = (
     *finite_width_tensors.CLAIMS,
     *kernel_motion.CLAIMS,
     *trained_finite_width.CLAIMS,
+    *trained_covariance.CLAIMS,
 )
 
 

@@ -14,10 +14,12 @@ import numpy as np
 
 from finitewidth.lab.claim import Check, Claim, Outcome, Scale
 from finitewidth.report import style
+from finitewidth.scale.programs import release_programs
 
 
 def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
     """Predict, measure and compare."""
+    release_programs()
     setting = claim.setting(scale)
     start = time.perf_counter()
     prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(setting).items()}

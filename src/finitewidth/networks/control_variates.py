@@ -49,6 +49,8 @@ class PairedEnsemble(NamedTuple):
     mean
         `nonlinear` plus the average of the linearised networks over all their draws: the estimate of
         the trained mean with the least noise.
+    outputs, linear
+        Of every pair, trained and linearised, with both signs of the last layer: (pairs, 2, test, out).
     settings
         Everything that the numbers depend on.
     """
@@ -57,6 +59,8 @@ class PairedEnsemble(NamedTuple):
     flipped: Estimate
     nonlinear: Estimate
     mean: Estimate
+    outputs: Float[np.ndarray, "pairs 2 test out"]
+    linear: Float[np.ndarray, "pairs 2 test out"]
     settings: Settings
 
     @property
@@ -182,6 +186,8 @@ def paired_ensemble(
         mean=Estimate(
             nonlinear.value + linear_mean.value, np.hypot(nonlinear.sem, linear_mean.sem), nonlinear.draws
         ),
+        outputs=outputs,
+        linear=linear,
         settings={"size": size, "linear_size": linear_size, **settings},
     )
 

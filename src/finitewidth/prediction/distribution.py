@@ -41,10 +41,11 @@ class FirstOrder(NamedTuple):
         (test, out), and its standard error, zero where tensors were computed by quadrature.
     origin, origin_error
         The correction split by origin.
-    covariance_correction
-        (test, test), averaged over the outputs; None where it was not computed.
+    covariance_correction, covariance_correction_error
+        (test, test), averaged over the outputs, and its standard error; None where it was not computed.
     output_covariance_correction
         (test, out, test, out): at this order different outputs are correlated and have different variances.
+        None where it was not computed; sampling gives the average over several outputs only.
     range
         How small the correction is, and from which width on it can be trusted.
     samples
@@ -56,6 +57,7 @@ class FirstOrder(NamedTuple):
     origin: Origins
     origin_error: Origins
     covariance_correction: Float[Array, "test test"] | None
+    covariance_correction_error: Float[Array, "test test"] | None
     output_covariance_correction: Float[Array, "test out test out"] | None
     range: ExpansionRange
     samples: int
@@ -103,6 +105,11 @@ class TrainedDistribution(eqx.Module):
     def covariance_correction(self) -> Float[Array, "test test"] | None:
         """What finite width adds to the covariance; None where it was not computed."""
         return self._first_order.covariance_correction
+
+    @property
+    def covariance_correction_error(self) -> Float[Array, "test test"] | None:
+        """Standard error of that, from sampling."""
+        return self._first_order.covariance_correction_error
 
     @property
     def range(self) -> ExpansionRange:

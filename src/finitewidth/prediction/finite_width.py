@@ -5,7 +5,10 @@ proportion to it. A handful of points has its coefficient from dense tensors, by
 sampled neurons, with a standard error.
 """
 
+import dataclasses
+import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,12 +24,13 @@ from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
 from finitewidth.prediction.modes import TrainingModes
-from finitewidth.prediction.sampled_mean import SampledNeurons, sampled_mean
+from finitewidth.prediction.sampled_covariance import sampled_covariance
+from finitewidth.prediction.sampled_mean import Progress, SampledNeurons, sampled_mean
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 
 # Dense tensors of more points take longer than sampling does.
-FEW_POINTS = 8
+FEW_POINTS = 14
 # Labels (output, point) of the covariance's tensors, which have four of them.
 _MOST_LABELS = 40
 
@@ -38,10 +42,10 @@ class DenseTensors:
     Parameters
     ----------
     tolerance
-        Relative accuracy of the averages over one neuron.
+        Relative accuracy of the averages over one neuron; the coefficient then has some six digits.
     """
 
-    tolerance: float = 1e-8
+    tolerance: float = 1e-7
 
 
 Method = DenseTensors | SampledNeurons
@@ -69,12 +73,15 @@ def first_order(
         errors = Origins(*(np.zeros_like(o) for o in origins))
         kappa = dense_kernel_noise(tensors, modes)
         few = len(x) * y.shape[1] <= _MOST_LABELS
-        spread = dense_covariance(tensors, modes) / n if few else None
+        spread = _Spread.of_outputs(dense_covariance(tensors, modes)) if few else None
     else:
         kernels = layer_kernels(net, x)
         modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
         _refuse_singular(modes)
-        sampled = sampled_mean(net, kernels, modes, method)
+        accuracy = method.covariance_error
+        share = 1.0 if accuracy is None else 0.5
+        halfway = dataclasses.replace(method, progress=_stage(method.progress, 0.0, share))
+        sampled = sampled_mean(net, kernels, modes, halfway)
         origins, errors, error, samples = (
             sampled.origins,
             sampled.standard_errors,
@@ -83,9 +90,54 @@ def first_order(
         )
         kappa = sampled_kernel_noise(net, kernels, modes, method.key)
         spread = None
+        if accuracy is not None:
+            report = _stage(method.progress, share, 1.0)
+            found = sampled_covariance(net, kernels, modes, method, accuracy, report)
+            samples += found.samples
+            spread = _Spread.of_average(found.coefficient, found.standard_error, y.shape[1])
     size = ExpansionRange.of(net.hidden, np.asarray(infinite.mean), np.asarray(origins.total), kappa)
     size.warn()
-    return _corrected(infinite, origins, errors, error, spread, size, samples, n)
+    law = _corrected(infinite, origins, errors, error, spread, size, samples, n)
+    _warn_of_negative_variance(law, n)
+    return law
+
+
+class _Spread(NamedTuple):
+    """Coefficient of the covariance averaged over outputs, its standard error, and that of all outputs."""
+
+    own: Float[np.ndarray, "test test"]
+    error: Float[np.ndarray, "test test"]
+    outputs: Float[np.ndarray, "test out test out"] | None
+
+    @classmethod
+    def of_outputs(cls, outputs: Float[np.ndarray, "test out test out"]) -> "_Spread":
+        own = np.einsum("aobo->ab", outputs) / outputs.shape[1]
+        return cls(own, np.zeros_like(own), outputs)
+
+    @classmethod
+    def of_average(
+        cls, own: Float[np.ndarray, "test test"], error: Float[np.ndarray, "test test"], outputs: int
+    ) -> "_Spread":
+        return cls(own, error, own[:, None, :, None] if outputs == 1 else None)
+
+
+def _stage(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    """The same report, for a stage of the work."""
+    if progress is None:
+        return None
+    return lambda done, error: progress(begin + (end - begin) * done, error)
+
+
+def _warn_of_negative_variance(law: TrainedDistribution, n: int) -> None:
+    negative = (
+        int(np.sum(np.diag(np.asarray(law.covariance)) < 0)) if law.covariance_correction is not None else 0
+    )
+    if negative:
+        warnings.warn(
+            f"the expansion in 1/width is not small on this data: at width {n} the corrected variance is "
+            f"negative at {negative} of {len(law.mean)} test points, where std is 0.",
+            stacklevel=3,
+        )
 
 
 def _corrected(
@@ -93,7 +145,7 @@ def _corrected(
     origins: Origins,
     errors: Origins,
     error: Float[np.ndarray, "test out"],
-    spread: Float[np.ndarray, "test out test out"] | None,
+    spread: _Spread | None,
     size: ExpansionRange,
     samples: int,
     n: int,
@@ -101,7 +153,9 @@ def _corrected(
     dtype = infinite.mean.dtype
     array = lambda a: jnp.asarray(a, dtype)
     correction = array(origins.total / n)
-    own = None if spread is None else array(np.einsum("aobo->ab", spread) / spread.shape[1])
+    own, own_error, outputs = (
+        None if part is None else array(part / n) for part in (spread or (None, None, None))
+    )
     return TrainedDistribution(
         mean=infinite.mean + correction,
         covariance=infinite.covariance if own is None else infinite.covariance + own,
@@ -111,7 +165,8 @@ def _corrected(
             origin=Origins(*(array(o / n) for o in origins)),
             origin_error=Origins(*(array(e / n) for e in errors)),
             covariance_correction=own,
-            output_covariance_correction=None if spread is None else array(spread),
+            covariance_correction_error=own_error,
+            output_covariance_correction=outputs,
             range=size,
             samples=samples,
         ),

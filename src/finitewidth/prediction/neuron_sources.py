@@ -53,7 +53,15 @@ class Factors(eqx.Module):
 
     def probe(self, key: PRNGKeyArray, rows: int) -> tuple[Rows, Rows]:
         """Vectors whose outer product is the matrix on average."""
-        signs = jax.random.rademacher(key, (rows, 1, self.left.shape[1]), self.left.dtype)
+        return self.sides(jax.random.rademacher(key, (rows, 1, self.left.shape[1]), self.left.dtype))
+
+    def two_probes(self, key: PRNGKeyArray, rows: int) -> tuple[Rows, Rows]:
+        """First sides of two independent probes."""
+        signs = jax.random.rademacher(key, (2, rows, 1, self.left.shape[1]), self.left.dtype)
+        return signs[0] @ self.left.T, signs[1] @ self.left.T
+
+    def sides(self, signs: Rows) -> tuple[Rows, Rows]:
+        """The probe that belongs to given signs."""
         return signs @ self.left.T, signs @ self.right.T
 
 
@@ -177,10 +185,11 @@ class Neuron(eqx.Module):
 
     def _mixed(self, key: PRNGKeyArray, parts: list) -> tuple[Rows, Rows]:
         """Independent probes of several edges add up: their cross terms vanish on average."""
-        rows = self.s0.shape[0]
+        ends = np.cumsum([factors.left.shape[1] for factors, _, _ in parts])
+        signs = jax.random.rademacher(key, (self.s0.shape[0], 1, int(ends[-1])), self.s0.dtype)
         first, second = jnp.zeros_like(self.s0), jnp.zeros_like(self.s0)
-        for (factors, left, right), part_key in zip(parts, jax.random.split(key, len(parts)), strict=True):
-            u, v = factors.probe(part_key, rows)
+        for (factors, left, right), own in zip(parts, jnp.split(signs, ends[:-1], axis=-1), strict=True):
+            u, v = factors.sides(own)
             first, second = first + left * u, second + right * v
         return first, second
 
@@ -195,7 +204,7 @@ def kernel_fluctuation_b(
 ) -> Rows:
     """Fluctuations whose neurons are crossed: B, in both of its arrangements."""
     rows = neuron.s0.shape[0]
-    zeta, other = (neuron.at.b.probe(k, rows)[0] * neuron.s1 for k in jax.random.split(key))
+    zeta, other = (probe * neuron.s1 for probe in neuron.at.b.two_probes(key, rows))
     h = lambda v: zeta * neuron.theta(neuron.times(other, v))
     h_back = lambda v: other * neuron.theta(neuron.times(zeta, v))
     return -h(between(neuron.cut(h(alpha) + outputs * h_back(alpha))))
@@ -251,7 +260,7 @@ def second_change(
 ) -> Rows:
     """The ddNTK with three residual legs; `blocks` says how often each of its six arrangements enters."""
     rows = neuron.s0.shape[0]
-    zeta, other = (neuron.at.b.probe(k, rows)[0] for k in jax.random.split(key))
+    zeta, other = neuron.at.b.two_probes(key, rows)
     n, cut, times = neuron, neuron.cut, neuron.times
     q = n.s1 * zeta
     th = lambda v: n.theta(times(q, v))

@@ -53,7 +53,7 @@ def predict(
     -------
     TrainedDistribution
         `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it. With
-        order=1 also `mean_correction`, `mean_correction_error`, `origin`, `covariance_correction`, `range`.
+        order=1 also `mean_correction`, `covariance_correction`, their standard errors, `origin` and `range`.
 
     Examples
     --------

@@ -15,8 +15,7 @@ class Recipe(NamedTuple):
     """Network, data and training of a law.
 
     `algorithm` is None for a posterior, which no training reaches. `random_start` says whether networks
-    start as they are drawn rather than at a given function, `method` how the correction was asked to be
-    computed.
+    start as they are drawn rather than at a given function; `method` is how corrections are computed.
     """
 
     net: MLP
@@ -27,4 +26,4 @@ class Recipe(NamedTuple):
     order: int
     ridge: float | int
     random_start: bool
-    method: "Method | None"
+    method: "Method | None" = None

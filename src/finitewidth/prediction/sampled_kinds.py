@@ -29,7 +29,7 @@ from finitewidth.prediction.neuron_sources import (
 Kind = Literal["A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 
 # How often each arrangement of the ddNTK enters with a weight.
-_BLOCKS: dict[str, dict[str, int]] = {
+BLOCKS: dict[str, dict[str, int]] = {
     "a3": {"I_D": 1},
     "b3": {"I_D": 1, "J_D": 1, "J_s": 1},
     "c3": {"I_D": 1, "I_a": 1, "J_D": 2},
@@ -147,7 +147,7 @@ def contribution(
     neuron_key, probe_key, start_key, mix_key = jax.random.split(key, 4)
     neuron = source.neuron(neuron_key, rows)
     if kind in ("A", "B"):
-        between, alpha = _fluctuation_legs(decay, late, early, early_odd)
+        between, alpha = fluctuation_legs(decay, decay.Y, late, early, early_odd)
         if kind == "A":
             value = kernel_fluctuation_a(neuron, between, alpha)
         else:
@@ -161,20 +161,21 @@ def contribution(
         for factor in decay.triple(kind, late, early, odd, early_odd):
             own = (factor * residual) @ decay.U.T
             legs.append(Legs(own, own if mixed is None else (factor * mixed) @ decay.U.T))
-        value = second_change(neuron, probe_key, *legs, blocks=_BLOCKS[kind])
-    return column(times.weight) * _delivered(decay, value, late, odd)
+        value = second_change(neuron, probe_key, *legs, blocks=BLOCKS[kind])
+    return column(times.weight) * delivered(decay, value, late, odd)
 
 
-def _fluctuation_legs(decay: Decay, late: Rows, early: Rows, early_odd: Rows):
+def fluctuation_legs(decay: Decay, labels: Rows, late: Rows, early: Rows, early_odd: Rows):
+    """What lies between two fluctuations, and what the first acts on; `labels` in the eigenbasis."""
     if decay.ended:
         inverse = lambda v: ((v @ decay.U) / decay.t) @ decay.U.T
-        return inverse, (decay.Y / decay.t) @ decay.U.T
+        return inverse, (labels / decay.t) @ decay.U.T
     # No step lies between the two where there is no earlier one; such samples have no weight.
     waited = jnp.maximum(late - early if decay.flow else late - early - 1, 0.0)
     rate = 1.0 if decay.flow else decay.eta**2
     factor = rate * decay.power(waited, jnp.mod(waited, 2))
     between = lambda v: (factor * (v @ decay.U)) @ decay.U.T
-    return between, (decay.power(early, early_odd) * decay.Y) @ decay.U.T
+    return between, (decay.power(early, early_odd) * labels) @ decay.U.T
 
 
 def _residuals(decay: Decay, start_key: PRNGKeyArray, mix_key: PRNGKeyArray, rows: int):
@@ -188,7 +189,7 @@ def _residuals(decay: Decay, start_key: PRNGKeyArray, mix_key: PRNGKeyArray, row
     return residual, jnp.sum(mix * residual, axis=1, keepdims=True)
 
 
-def _delivered(decay: Decay, value: Rows, late: Rows, odd: Rows) -> Float[Array, "rows out test"]:
+def delivered(decay: Decay, value: Rows, late: Rows, odd: Rows) -> Float[Array, "rows out test"]:
     """Sources on the training set are unlearnt by the rest of training."""
     train = len(decay.U)
     on_modes = value[..., :train] @ decay.U

@@ -43,17 +43,22 @@ class SampledNeurons:
     relative_error
         Standard error to reach, relative to the coefficient, both as root mean squares over test points.
     most_samples
-        Where to stop if that takes too long; the standard error says what was reached.
+        Where to stop if that takes too long, for mean and covariance each; the standard error says what was
+        reached.
+    covariance_error
+        The same for the variances at the test points; None leaves the covariance as it is at infinite width.
     key
         Randomness.
     single_precision
         Whether samples are computed in float32; kernels and sums are always in float64.
     progress
-        Called now and then with the fraction of the work done, estimated, and the relative error so far.
+        Called now and then with the fraction of the work done, estimated, and the relative error so far, of
+        the mean in the first half, of the variances in the second.
     """
 
     relative_error: float = 0.03
     most_samples: int = 4_000_000
+    covariance_error: float | None = 0.05
     key: PRNGKeyArray = field(default_factory=lambda: jax.random.key(0))
     single_precision: bool = True
     progress: Progress | None = None
@@ -61,6 +66,8 @@ class SampledNeurons:
     def __post_init__(self):
         if not self.relative_error > 0:
             raise ValueError(f"relative_error must be positive, got {self.relative_error}.")
+        if self.covariance_error is not None and not self.covariance_error > 0:
+            raise ValueError(f"covariance_error must be positive or None, got {self.covariance_error}.")
         if self.most_samples < 1:
             raise ValueError(f"most_samples must be positive, got {self.most_samples}.")
 
@@ -142,10 +149,10 @@ def sampled_mean(
     dtype = jnp.float32 if options.single_precision else jnp.float64
     decay = Decay.of(modes, dtype)
     test, out = len(modes.K) - modes.train, modes.Y.shape[1]
+    shift = _mean_kernel(kernels, modes)
     strata = _strata(net, kernels, modes, dtype, (out, test))
     rows = _batch_rows(len(modes.K), out)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
-    shift = _mean_kernel(kernels, modes)
     extra = [np.full(s.times.count, max(_PILOT, -(-rows // s.times.count))) for s in strata]
     done, round_ = 0, 0
     while True:
@@ -172,7 +179,8 @@ def sampled_mean(
 def _strata(net: MLP, kernels: LayerKernels, modes: TrainingModes, dtype, shape) -> list[Stratum]:
     once = Nodes(np.zeros(1), np.zeros(1), np.ones(1))
     ended = modes.algorithm.converged
-    single, nested = (time_strata(modes.t, modes.algorithm, nested=n) for n in (False, True))
+    single = time_strata(modes.t, modes.algorithm, nested=False)
+    nested = single if ended else time_strata(modes.t, modes.algorithm, nested=True)
     strata = []
     for l, layer in enumerate(kernels.hidden):
         top = l == len(kernels.hidden) - 1

@@ -72,17 +72,20 @@ def _loss(study: Study) -> str:
 def _finite_width(study: Study) -> str:
     text = (
         "Above: how far the mean of networks of this width lies from that of infinitely wide ones, against "
-        "what the first correction in 1/width says. Below: what the correction consists of; a kernel that "
-        "moves is representation learning."
+        "what the first correction in 1/width says, averaged over test rows with like corrections. Below: "
+        "what the correction consists of; a kernel that moves is representation learning."
     )
     return text if study.verification is not None else text + " No networks were trained: --verify adds them."
 
 
 def _networks(study: Study) -> str:
     if study.law.first_order is not None:
+        law = "that of infinite width"
+        if study.law.covariance_correction is not None:
+            law += " with its correction in 1/width"
         return (
             "Above: how far the average of the networks is from the predicted mean. Below: their spread at "
-            "each test row, against that of infinite width."
+            f"each test row, against {law}."
         )
     return (
         "Above: how far the average of the networks is from the predicted mean. Below: their spread at each "

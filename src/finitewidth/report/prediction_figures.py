@@ -16,6 +16,8 @@ from finitewidth.verification.result import Verification
 
 _SIZE = (5.4, 4.0)
 _BLUE, _RED, _GREEN = style.PALETTE[:3]
+# Test rows with like corrections are averaged, into so many groups.
+_GROUPS = 12
 # Error bars of more rows than this hide each other.
 _MOST_BARS = 400
 
@@ -184,12 +186,8 @@ def finite_width_figure(study: Study) -> Figure | None:
         figure = Figure(figsize=(5.4, 5.4), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
         above, below = figure.subplots(2, 1, height_ratios=(2, 1))
         if check is not None and check.predicted_correction is not None:
-            predicted = unit * check.predicted_correction.ravel()
-            infinite = check.predicted_mean - check.predicted_correction
-            measured = unit * (check.mean - infinite).ravel()
-            bars = unit * check.sem.ravel()
-            style.measured_points(above, predicted, measured, bars, _BLUE)
-            above.plot([], [], "o", mfc="none", color=_BLUE, label="networks, ±1 standard error")
+            predicted, measured, bars = (unit * a for a in check.shift_by_group(_GROUPS))
+            style.measured_points(above, predicted, measured, bars, _BLUE, "networks, ±2 standard errors")
             ylabel = "mean minus infinite width"
         else:
             predicted = unit * np.asarray(first.mean_correction).ravel()

@@ -36,7 +36,10 @@ def mean_shifts(kernels: LayerKernels) -> MeanShifts:
     tensors: _TwoLabels = _FirstLayer(kernels.hidden[0].K.shape)
     for layer in kernels.hidden:
         tensors = _NextLayer(tensors, layer)
-    return MeanShifts(tensors.G1(0, 1), tensors.H1())
+    shifts = MeanShifts(tensors.G1(0, 1), tensors.H1())
+    for layer in kernels.hidden:
+        layer.averages.forget()
+    return shifts
 
 
 class _TwoLabels(ABC):

@@ -6,9 +6,11 @@ multiply pairs of labels by averages of their own neurons, so they act on matric
 the *edges*. With the edges of one hidden layer the output tensors are averages over its neuron:
 
 $$A_{(12)(34)}=\langle\delta\Theta_{12}\,\delta\Theta_{34}\rangle,\quad
+D_{(12)(34)}=\langle\delta K_{12}\,\delta\Theta_{34}\rangle,\quad
 B_{1324}=\langle\sigma'_1\sigma'_3b_{13}\,\sigma'_2\sigma'_4b_{24}\rangle\Theta_{12}\Theta_{34},\quad
 Q_{0123}=\langle\Psi_{01}\Lambda_{32}\rangle\Theta_{02},\dots$$
 
+    dK(1,2)     = s1 s2 KE + s1^2 KA + s2^2 KA^T - K_mean
     dTheta(1,2) = s1 s2 TE + s'1 s'2 TP + s1^2 TA + s2^2 TA^T - mean
     L(1,3)      = s1 s'3 E + (s s')3 Ea
     Psi(0,1)    = s'0 s1 Pa + s''0 s'1 Pb + (s s')0 Pc
@@ -28,8 +30,14 @@ Matrix = Float[np.ndarray | Array, "p p"]
 
 
 class Edges(NamedTuple):
-    """Matrices that carry the factors of one neuron to the outputs; `mean` is that of the sampled dTheta."""
+    """Matrices that carry the factors of one neuron to the outputs.
 
+    `mean` and `K_mean` are those of the sampled dTheta and dK.
+    """
+
+    KE: Matrix
+    KA: Matrix
+    K_mean: Matrix
     TE: Matrix
     TP: Matrix
     TA: Matrix
@@ -65,12 +73,17 @@ def source_edges(kernels: LayerKernels, layer: int) -> Edges:
     }
     for later in kernels.hidden[layer + 1 :]:
         state = _passed_on(state, later)
-    del state["KE"], state["KA"]
     average = source.averages
     one_point = average((0, 0), ())
-    mean = state["TE"] * average.pair(0, 0) + state["TP"] * average.pair(1, 1)
-    mean = mean + state["TA"] * one_point + (state["TA"] * one_point).T
-    return Edges(mean=mean, **state)
+
+    def mean(pairs: Matrix, single: Matrix) -> Matrix:
+        return pairs * average.pair(0, 0) + single * one_point + (single * one_point).T
+
+    return Edges(
+        K_mean=mean(state["KE"], state["KA"]),
+        mean=mean(state["TE"], state["TA"]) + state["TP"] * average.pair(1, 1),
+        **state,
+    )
 
 
 def _passed_on(e: dict[str, Matrix], layer: HiddenLayer) -> dict[str, Matrix]:

@@ -123,10 +123,13 @@ def _finite_width(study: Study) -> dict[str, Any] | None:
     if first is None:
         return None
     rms = lambda a: study.data.unit * root_mean_square(a)
+    variance = lambda a: None if a is None else study.data.unit**2 * root_mean_square(np.diag(np.asarray(a)))
     return {
         "correction of the mean (rms)": rms(first.mean_correction),
         "standard error (rms)": rms(first.mean_correction_error),
         "by origin (rms)": study.correction_sizes,
+        "correction of the variance (rms)": variance(first.covariance_correction),
+        "standard error of that (rms)": variance(first.covariance_correction_error),
         "samples": first.samples,
         **first.range._asdict(),
         "words": first.range.words,

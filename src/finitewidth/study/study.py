@@ -45,6 +45,7 @@ class Choices(NamedTuple):
     order: Literal[0, 1] = 0
     networks: int = 0
     most_steps: int = 10_000
+    most_samples: int = 300_000
     seed: int = 0
 
 
@@ -141,7 +142,7 @@ def run_study(
     largest = largest_eigenvalue(problem.train.ntk) + ridge
     algorithm = asked.resolved(largest)
     announce("prediction")
-    law = _law(problem, algorithm, choices.order, ridge, announce)
+    law = _law(problem, algorithm, choices, ridge, announce)
     noise = fitted_noise(held_out(problem, algorithm, ridge), data.y_train, data.labels).variance
     modes = mercer(problem.train.ntk)
     study = Study(
@@ -190,7 +191,7 @@ def _ridge(
 def _law(
     problem: TrainingProblem,
     algorithm: GradientDescent,
-    order: Literal[0, 1],
+    choices: Choices,
     ridge: float,
     announce: Callable[[str], None],
 ) -> TrainedDistribution:
@@ -200,7 +201,10 @@ def _law(
         announce(f"correction in 1/width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
 
     few = len(problem.x_train) + len(problem.x_test) <= FEW_POINTS
-    method = SampledNeurons(progress=report) if order == 1 and not few else None
+    sampled = SampledNeurons(
+        most_samples=choices.most_samples, key=jax.random.key(choices.seed), progress=report
+    )
+    method = sampled if choices.order == 1 and not few else None
     with warnings.catch_warnings():
         # The study says in its table and its report how far to trust the correction.
         warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
@@ -210,7 +214,7 @@ def _law(
             problem.y,
             problem.x_test,
             algorithm,
-            order,
+            choices.order,
             ridge=ridge,
             method=method,
         )

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
 from finitewidth.verification.result import Verification
@@ -63,7 +64,24 @@ def finite_width_words(study: Study) -> str:
         root_mean_square(first.mean_correction), np.finfo(float).tiny
     )
     sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
-    return first.range.words + sampling
+    late = study.algorithm.converged and first.range.width < first.range.trusted_width
+    advice = " Training that stops earlier (--steps) has smaller corrections." if late else ""
+    return f"{first.range.words}{advice}{sampling} {_spread_words(study.law)}"
+
+
+def _spread_words(law: TrainedDistribution) -> str:
+    """What finite width does to the spread of networks."""
+    correction, error = law.covariance_correction, law.covariance_correction_error
+    if correction is None or error is None:
+        return "The spread of networks is that of infinite width: its correction was not computed."
+    change, noise = (np.diag(np.asarray(part)) for part in (correction, error))
+    infinite = np.diag(np.asarray(law.covariance)).mean() - change.mean()
+    share = change.mean() / max(infinite, np.finfo(float).tiny)
+    relative = root_mean_square(noise) / max(root_mean_square(change), np.finfo(float).tiny)
+    sampling = f" (known to {100 * relative:.0f} % by sampling)" if relative > 0 else ""
+    return (
+        f"The variance between networks, averaged over test rows, changes by {100 * share:+.2g} %{sampling}."
+    )
 
 
 def _origin_words(study: Study) -> str:
@@ -137,6 +155,12 @@ def _agreement(study: Study, check: Verification) -> str:
         if check.order == 0
         else ""
     )
+    followed = (
+        f" Finite width moves their average by {check.followed.share:.2f} (standard error "
+        f"{check.followed.sem:.2f}) times the predicted correction."
+        if check.followed is not None
+        else ""
+    )
     end = (
         f" On the way to the end of training the mean would still move by {check.remaining:.2g} s.e."
         if check.remaining > 0
@@ -148,5 +172,5 @@ def _agreement(study: Study, check: Verification) -> str:
         f"of the predicted mean at {np.sum(size < 2)} of {size.size} outputs (noise alone: 95 %), and their "
         f"spread is {check.std_ratio:.2f} times the predicted one. {verdict} The means differ by "
         f"{100 * check.difference:.2g} % of their size, noise alone makes {100 * check.noise:.2g} %."
-        f"{reason}{end}"
+        f"{reason}{followed}{end}"
     )

@@ -22,6 +22,16 @@ class MeasuredCurves(NamedTuple):
     test_sem: Float[np.ndarray, " times"] | None
 
 
+class FollowedCorrection(NamedTuple):
+    """How far networks move in the direction of their predicted correction, in units of it.
+
+    One means that finite width acts as predicted, zero that the networks are at infinite width.
+    """
+
+    share: float
+    sem: float
+
+
 class Verification(NamedTuple):
     """Trained networks beside their law, at every test point and output.
 
@@ -94,6 +104,31 @@ class Verification(NamedTuple):
         return (self.depth / self.width) ** (self.order + 1)
 
     @property
+    def followed(self) -> FollowedCorrection | None:
+        """The measured shift from infinite width, projected onto the predicted one; None at order 0."""
+        if self.predicted_correction is None:
+            return None
+        correction = self.predicted_correction
+        infinite = self.predicted_mean - correction
+        share = np.einsum("nto,to->n", self.outputs - infinite, correction) / np.sum(correction**2)
+        return FollowedCorrection(float(share.mean()), float(share.std(ddof=1)) / math.sqrt(self.networks))
+
+    def shift_by_group(self, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Predicted and measured shifts from infinite width with standard errors, in groups of like size.
+
+        The outputs of one network are correlated, so a group is averaged in every network first.
+        """
+        if self.predicted_correction is None:
+            raise ValueError("there is no predicted correction at order 0.")
+        predicted = self.predicted_correction.ravel()
+        infinite = self.predicted_mean.ravel() - predicted
+        shift = self.outputs.reshape(self.networks, -1) - infinite
+        members = np.array_split(np.argsort(predicted), min(groups, len(predicted)))
+        by_network = np.stack([shift[:, m].mean(axis=1) for m in members])
+        sem = by_network.std(axis=1, ddof=1) / math.sqrt(self.networks)
+        return np.array([predicted[m].mean() for m in members]), by_network.mean(axis=1), sem
+
+    @property
     def difference(self) -> float:
         """Root mean square difference of the means, relative to the predicted mean's size."""
         return _relative(self.mean - self.predicted_mean, self.predicted_mean)
@@ -131,6 +166,11 @@ class Verification(NamedTuple):
             f"{100 * self.noise:.2g} %; finite width is expected to add the order of (depth/width){power} = "
             f"{100 * self.expected_difference:.2g} %",
         ]
+        if self.followed is not None:
+            lines.append(
+                f"the networks' shift from infinite width is {self.followed.share:.2f} +- "
+                f"{self.followed.sem:.2f} times the predicted one"
+            )
         if self.remaining > 0:
             lines.append(
                 f"training on to the end would move the mean by {self.remaining:.2g} standard errors"

@@ -109,16 +109,8 @@ def _trainable(recipe: Recipe | None) -> tuple[Recipe, SpectralAlgorithm]:
 
 
 def _stopped(recipe: Recipe, descent: GradientDescent) -> TrainedDistribution:
-    return predict(
-        recipe.net,
-        recipe.x_train,
-        recipe.y_train,
-        recipe.x_test,
-        descent,
-        recipe.order,
-        ridge=recipe.ridge,
-        method=recipe.method,
-    )
+    data = (recipe.x_train, recipe.y_train, recipe.x_test)
+    return predict(recipe.net, *data, descent, recipe.order, ridge=recipe.ridge, method=recipe.method)
 
 
 def _train(

@@ -1,0 +1,153 @@
+"""The covariance by sampled neurons: every contraction against dense tensors, and exact identities."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import finitewidth as fw
+from finitewidth.prediction.covariance_kinds import Start
+from finitewidth.prediction.dense_covariance import dense_covariance
+from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.sampled_covariance import covariance_strata, unsampled_covariance
+from finitewidth.prediction.sampled_kinds import Decay
+from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.hidden_layers import layer_kernels
+from finitewidth.statistics.mean_shifts import mean_shifts
+from tolerances import assert_close
+
+QUADRATURE = 1e-6
+Z_LIMIT = 4.0
+# A wrong factor in a part must show: its largest entry in standard errors.
+RESOLVED = 10.0
+
+# The kinds that sample a tensor, and the tensors by quadrature.
+PARTS = {
+    ("AA", "A"): ("A",),
+    ("BB", "B"): ("B",),
+    ("zH",): ("D", "F"),
+    ("a2", "b2"): ("P", "Q"),
+    ("a3", "b3", "c3", "d3"): ("R", "S", "T", "U"),
+}
+KINDS = tuple(kind for kinds in PARTS for kind in kinds)
+SAMPLES = 16_384
+CASES = [
+    ("gelu", (64,), 1, fw.GradientFlow(4.0)),
+    ("tanh", (40, 60), 2, fw.GradientDescent(steps=6)),
+    ("tanh", (40, 80, 60), 1, fw.GradientDescent()),
+]
+
+
+def problem(activation, hidden, out, algorithm, x=None, y=None):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(6, 3)) if x is None else x
+    y = rng.normal(size=(4, out)) if y is None else y
+    net = fw.MLP(hidden, activation, 0.2, 1.3, [0.3] + [0.1] * len(hidden), [0.8] + [1.0] * len(hidden), out)
+    kernels = layer_kernels(net, x)
+    return net, kernels, TrainingModes.of(kernels.K, kernels.Theta, y, algorithm), x
+
+
+def only(tensors, *letters):
+    """The same tensors, all but a few of them zero."""
+    keep = lambda owner, name: getattr(owner, name) if name in letters else 0 * getattr(owner, name)
+    differentials = tensors.differentials._replace(**{n: keep(tensors.differentials, n) for n in "PQRSTU"})
+    plain = {name: keep(tensors, name) for name in ("G1", "V", "H1", "D", "F", "A", "B")}
+    return dataclasses.replace(tensors, **plain, differentials=differentials)
+
+
+def own(tensors, modes):
+    full = dense_covariance(tensors, modes)
+    return np.einsum("aobo->ab", full) / full.shape[1]
+
+
+def filled(net, kernels, modes, samples, seed=0, kinds=KINDS):
+    """Strata with samples, by rounds: later ones know where the earlier ones scattered."""
+    decay, start = Decay.of(modes, jnp.float64), Start.of(modes, jnp.float64)
+    strata = [s for s in covariance_strata(net, kernels, modes, jnp.float64) if s.kind in kinds]
+    rng = np.random.default_rng(seed)
+    # With so few points compilation would take longer than the work itself.
+    with jax.disable_jit():
+        for n, stratum in enumerate(strata):
+            for round_, more in enumerate(samples):
+                key = jax.random.fold_in(jax.random.key(seed), 100 * round_ + n)
+                assert sum(stratum.add(decay, start, key, rng, more, max(samples))) == more
+    return strata
+
+
+@pytest.mark.parametrize(("activation", "hidden", "out", "algorithm"), CASES)
+def test_every_part_is_that_of_the_dense_tensors(activation, hidden, out, algorithm):
+    net, kernels, modes, x = problem(activation, hidden, out, algorithm)
+    tensors = corrections(net, x, tolerance=1e-5)
+    exact = own(only(tensors, "G1", "H1"), modes)
+    scale = np.abs(own(tensors, modes)).max()
+    assert_close(unsampled_covariance(kernels, modes), exact, QUADRATURE, scale=scale)
+    strata = filled(net, kernels, modes, (SAMPLES,))
+    for kinds, letters in PARTS.items():
+        part = [s for s in strata if s.kind in kinds]
+        expected = own(only(tensors, *letters), modes)
+        error = np.sqrt(sum(s.variance / s.count for s in part))
+        assert np.abs((sum(s.mean for s in part) - expected) / error).max() < Z_LIMIT, letters
+        assert np.abs(expected / error).max() > RESOLVED, letters
+
+
+def test_training_leaves_nothing_of_its_own_points():
+    """Every kind, delivered to a training point at the end of training, is zero."""
+    *_, x = problem("tanh", (40, 60), 1, fw.GradientFlow())
+    twice = np.concatenate([x[:4], x[1:3]])
+    net, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(), twice)
+    assert np.abs(unsampled_covariance(kernels, modes)).max() < 1e-9
+    for stratum in filled(net, kernels, modes, (SAMPLES,)):
+        assert np.sqrt(stratum.squares / SAMPLES).max() < 1e-9, stratum.kind
+
+
+def test_without_training_only_the_initial_kernel_is_shifted():
+    net, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(0.0))
+    assert all((s.squares == 0).all() for s in filled(net, kernels, modes, (SAMPLES,)))
+    assert_close(unsampled_covariance(kernels, modes), mean_shifts(kernels).G1[4:, 4:])
+
+
+def test_the_standard_error_is_the_scatter_between_runs():
+    net, kernels, modes, _ = problem("tanh", (64,), 1, fw.GradientFlow(4.0))
+    runs = [filled(net, kernels, modes, (256, 1024), seed, ("A",)) for seed in range(24)]
+    found = np.array([sum(s.mean for s in run) for run in runs])
+    stated = np.array([sum(s.variance / s.count for s in run) for run in runs]).mean(axis=0)
+    # The variance of 24 runs has a relative standard error of 0.29.
+    assert np.abs(found.var(axis=0, ddof=1) / stated - 1).max() < 3 * np.sqrt(2 / 23)
+
+
+def test_predict_corrects_the_covariance_of_many_points():
+    rng = np.random.default_rng(0)
+    x, x_test = rng.normal(size=(12, 3)), rng.normal(size=(3, 3))
+    seen = []
+    method = fw.SampledNeurons(
+        0.3,
+        covariance_error=0.15,
+        key=jax.random.key(1),
+        progress=lambda done, error: seen.append((done, error)),
+    )
+    net = fw.MLP((10**6,), "tanh", 0.1, 1.3)
+    law = fw.predict(net, x, np.sin(x[:, 0]), x_test, fw.GradientFlow(), order=1, method=method)
+    exact = fw.predict(net, x, np.sin(x[:, 0]), x_test, fw.GradientFlow())
+    correction, error = np.asarray(law.covariance_correction), np.asarray(law.covariance_correction_error)
+    size = lambda a: float(np.sqrt(np.mean(np.diag(a) ** 2)))
+    assert 0 < size(error) <= 0.15 * size(correction)
+    assert seen[-1] == (1.0, pytest.approx(size(error) / size(correction)))
+    assert any(done < 0.5 for done, _ in seen)
+    assert_close(law.covariance, exact.covariance + correction)
+    assert_close(correction, correction.T)
+    assert law.first_order.output_covariance_correction.shape == (3, 1, 3, 1)
+
+
+def test_a_negative_variance_is_warned_of():
+    net, _, modes, x = problem("tanh", (2,), 1, fw.GradientDescent())
+    with pytest.warns(UserWarning, match="expansion in 1/width is not small") as given:
+        law = fw.predict(net, x[:4], modes.U @ modes.Y, x[4:5], order=1)
+    assert any("variance is negative at 1 of 1 test points, where std is 0" in str(w.message) for w in given)
+    assert float(law.std.min()) == 0
+
+
+def test_the_covariance_error_is_checked():
+    with pytest.raises(ValueError, match="covariance_error must be positive or None, got 0"):
+        fw.SampledNeurons(covariance_error=0.0)
