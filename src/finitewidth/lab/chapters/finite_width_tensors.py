@@ -93,8 +93,9 @@ def _measure(setting: Tensors, key) -> Measurement:
         for mean, name in _SHIFTS:
             found[name] = shift(narrow[mean], wide[mean], case.hidden[-1])
         if _coupled(setting, case):
+            coupled = fluctuation_draws // 4
             narrow, wide = (
-                measured_shifts(net, _X, k, fluctuation_draws) for net, k in zip(nets, keys[4:], strict=True)
+                measured_shifts(net, _X, k, coupled) for net, k in zip(nets, keys[4:], strict=True)
             )
             found |= {name: extrapolated(narrow[name], wide[name]) for _, name in _SHIFTS}
         if differential_draws:

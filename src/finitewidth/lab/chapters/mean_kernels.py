@@ -99,7 +99,7 @@ CLAIMS = (
         ),
         source="The Principles of Deep Learning Theory, chapters 4 and 8; several inputs derived here",
         quick=Means(((16, 16),), draws=2000),
-        full=Means(((24, 24), (24, 36, 24)), draws=12_000),
+        full=Means(((16, 16), (16, 24, 16)), draws=4000),
         theory=_theory,
         measure=_measure,
         compare=_compare,
