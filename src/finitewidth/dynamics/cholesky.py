@@ -9,10 +9,10 @@ LAPACK's own routine wait for each other, and on a busy machine that costs a fac
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-Matrix = np.ndarray | Array
+from finitewidth.arrays import AnyArray
 
 # Below this multiple of eps a reciprocal condition number leaves no digits to solve with.
 LOST = 4.0
@@ -29,13 +29,13 @@ class Cholesky(NamedTuple):
     upper: Float[np.ndarray, "n n"]
     reciprocal_condition: float
 
-    def solve(self, right: Float[Matrix, "n k"]) -> Float[np.ndarray, "n k"]:
+    def solve(self, right: Float[AnyArray, "n k"]) -> Float[np.ndarray, "n k"]:
         """Inverse of the kernel times `right`."""
         right = np.asarray(right)
         (potrs,) = get_lapack_funcs(("potrs",), (self.upper, right))
         return potrs(self.upper, right, lower=0)[0]
 
-    def half_solve(self, right: Float[Matrix, "n k"]) -> Float[np.ndarray, "n k"]:
+    def half_solve(self, right: Float[AnyArray, "n k"]) -> Float[np.ndarray, "n k"]:
         """U^-T times `right`: its Gram matrix is right^T kernel^-1 right."""
         right = np.asarray(right)
         (trsm,) = get_blas_funcs(("trsm",), (self.upper, right))
@@ -51,7 +51,7 @@ class Cholesky(NamedTuple):
         return half.T @ half
 
 
-def factorise(kernel: Float[Matrix, "n n"], ridge: float | int = 0.0, name: str = "the kernel") -> Cholesky:
+def factorise(kernel: Float[AnyArray, "n n"], ridge: float | int = 0.0, name: str = "the kernel") -> Cholesky:
     """Cholesky factor of kernel + ridge; one clear sentence when there is none.
 
     Parameters
@@ -96,7 +96,7 @@ def _factorise_in_place(lower: Float[np.ndarray, "n n"]) -> bool:
 
 
 def symmetric_product(
-    outer: Float[Matrix, "m n"], inner: Float[Matrix, "n n"], shift: Float[Matrix, "m n"]
+    outer: Float[AnyArray, "m n"], inner: Float[AnyArray, "n n"], shift: Float[AnyArray, "m n"]
 ) -> Float[np.ndarray, "m m"]:
     r"""$M K M^T - S M^T - M S^T$ for symmetric K, at little more than half the cost.
 
@@ -111,7 +111,7 @@ def symmetric_product(
     return product + product.T
 
 
-def confused_pair(kernel: Float[Matrix, "n n"]) -> tuple[int, int, float] | None:
+def confused_pair(kernel: Float[AnyArray, "n n"]) -> tuple[int, int, float] | None:
     """Two points that the kernel cannot tell apart, and their correlation of 1 or -1."""
     matrix = np.asarray(kernel)
     scale = np.sqrt(np.diag(matrix))
@@ -141,7 +141,7 @@ def singular_sentence(matrix: np.ndarray, ridge: float | int, reciprocal: float,
     )
 
 
-def suggested_ridge(matrix: Float[Matrix, "n n"]) -> float:
+def suggested_ridge(matrix: Float[AnyArray, "n n"]) -> float:
     """A ridge that makes a singular kernel of this size and precision solvable."""
     matrix = np.asarray(matrix)
     return float(10 * np.sqrt(np.finfo(matrix.dtype).eps) * np.mean(np.diag(matrix)))

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel, as_meta_kernel
+from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
 from finitewidth.dynamics.nearly_kernel import as_columns, as_matrix
 
 NEGLECTED = (
@@ -47,7 +48,7 @@ class DualTrajectory(NamedTuple):
 
 
 def output_step(
-    kernel: Float[Matrix, "out n train"], mu: MetaKernel, e: Float[Matrix, "train out"], eta: float
+    kernel: Float[AnyArray, "out n train"], mu: MetaKernel, e: Float[AnyArray, "train out"], eta: float
 ) -> Float[np.ndarray, "n out"]:
     r"""$-\eta\,k^Ee+\frac{\eta^2}2\mu[e,e]$, the change of the outputs in one step."""
     e = np.asarray(e)
@@ -56,19 +57,19 @@ def output_step(
 
 
 def kernel_step(
-    mu_12: MetaKernel, mu_21: MetaKernel, e: Float[Matrix, "train out"], eta: float
+    mu_12: MetaKernel, mu_21: MetaKernel, e: Float[AnyArray, "train out"], eta: float
 ) -> Float[np.ndarray, "out n1 n2"]:
     r"""$-\eta\,(\mu_{12}[e]+\mu_{21}[e])$, the change of the effective kernel in one step."""
     return -eta * (mu_12.along(e) + mu_21.along(e).mT)
 
 
 def dual_descent(
-    k_train: Float[Matrix, "train train"],
-    k_test: Float[Matrix, "test train"],
-    mu_train: MetaKernel | Float[Matrix, "train train train"],
-    mu_test: MetaKernel | Float[Matrix, "test train train"],
-    mu_train_test: MetaKernel | Float[Matrix, "train test train"],
-    y: Float[Matrix, "train out"] | Float[Matrix, " train"],
+    k_train: Float[AnyArray, "train train"],
+    k_test: Float[AnyArray, "test train"],
+    mu_train: MetaKernel | Float[AnyArray, "train train train"],
+    mu_test: MetaKernel | Float[AnyArray, "test train train"],
+    mu_train_test: MetaKernel | Float[AnyArray, "train test train"],
+    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
     algorithm: GradientDescent,
 ) -> DualTrajectory:
     """Follow outputs and effective kernel from zero weights for a number of steps.

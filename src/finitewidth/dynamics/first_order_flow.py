@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientFlow
-from finitewidth.dynamics.meta_kernel import Matrix
 from finitewidth.dynamics.nearly_kernel import as_columns
 from finitewidth.dynamics.projectors import projectors
 from finitewidth.dynamics.taylor_models import FeatureTable
 
-Labels = Float[Matrix, "train out"] | Float[Matrix, " train"]
+Labels = Float[AnyArray, "train out"] | Float[AnyArray, " train"]
 
 
 class FlowWeights(NamedTuple):
@@ -60,7 +60,7 @@ class FirstOrderFlow(NamedTuple):
 
     @classmethod
     def of(
-        cls, table: FeatureTable, y: Float[Matrix, "train out"] | Float[Matrix, " train"]
+        cls, table: FeatureTable, y: Float[AnyArray, "train out"] | Float[AnyArray, " train"]
     ) -> "FirstOrderFlow":
         """Diagonalise the kernel and turn the meta kernel, without its epsilon, into the eigenbasis.
 

@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.sparse.linalg import eigsh
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import Cholesky, Matrix, factorise
+from finitewidth.dynamics.cholesky import Cholesky, factorise
 
 _DENSE = 300
 
@@ -54,7 +55,7 @@ class SpectralFilter(NamedTuple):
     eigenvectors: Float[Array, "train train"]
     gain: Float[Array, " train"]
 
-    def solve(self, right: Float[Matrix, "train k"]) -> Float[Array, "train k"]:
+    def solve(self, right: Float[AnyArray, "train k"]) -> Float[Array, "train k"]:
         r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""
         return self.eigenvectors @ (self.gain[:, None] * (self.eigenvectors.T @ right))
 

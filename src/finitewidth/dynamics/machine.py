@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel
+from finitewidth.dynamics.meta_kernel import MetaKernel
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, as_columns, nearly_kernel
 from finitewidth.dynamics.tangent_model import TangentMetaKernel, TangentModel
 from finitewidth.dynamics.taylor_models import TaylorModel
@@ -14,9 +15,9 @@ from finitewidth.dynamics.weight_space import jacobian_at, outputs_at
 
 def nearly_kernel_machine(
     model: TaylorModel | TangentModel,
-    x_train: Matrix,
-    y: Float[Matrix, "train out"] | Float[Matrix, " train"],
-    x_test: Matrix,
+    x_train: AnyArray,
+    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
+    x_test: AnyArray,
     algorithm: SpectralAlgorithm | None = None,
     *,
     weights: Float[Array, "..."] | None = None,
@@ -63,7 +64,7 @@ def nearly_kernel_machine(
 Parts = tuple[np.ndarray, np.ndarray, MetaKernel, MetaKernel, MetaKernel]
 
 
-def _parts(model: TaylorModel, x_train: Matrix, x_test: Matrix, w: Array | None) -> Parts:
+def _parts(model: TaylorModel, x_train: AnyArray, x_test: AnyArray, w: Array | None) -> Parts:
     """Kernels and meta kernels of one output, dressed by its weights."""
     tables = [model.at(x) for x in (x_train, x_test)]
     phi, phi_test = (np.asarray(t.phi if w is None else t.features(w)) for t in tables)

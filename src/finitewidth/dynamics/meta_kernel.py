@@ -12,7 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-Matrix = np.ndarray | Array
+from finitewidth.arrays import AnyArray
 
 _BLOCK_BYTES = 1 << 26
 # A symmetric tensor that was summed over thousands of features may be this many eps away from it.
@@ -28,15 +28,15 @@ class MetaKernel(eqx.Module):
         """Number of meta-feature points and of both kinds of feature points."""
 
     @abstractmethod
-    def over_features(self, C: Float[Matrix, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
+    def over_features(self, C: Float[AnyArray, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
         r"""$\sum_{12}\mu_{012}C_{12}$: the meta-feature point stays free."""
 
     @abstractmethod
-    def over_meta(self, C: Float[Matrix, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
+    def over_meta(self, C: Float[AnyArray, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
         r"""$\sum_{02}\mu_{012}C_{02}$: a feature point stays free."""
 
     @abstractmethod
-    def along(self, q: Float[Matrix, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
+    def along(self, q: Float[AnyArray, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
         r"""$\sum_2\mu_{012}q_2$: a matrix between meta-feature and feature points."""
 
     def dense(self) -> Float[np.ndarray, "n0 n1 n2"]:
@@ -47,7 +47,7 @@ class MetaKernel(eqx.Module):
 class DenseMetaKernel(MetaKernel):
     """A meta kernel as an array, in memory or mapped from a file; read in blocks, never copied whole."""
 
-    array: Float[Matrix, "n0 n1 n2"]
+    array: Float[AnyArray, "n0 n1 n2"]
     name: str = eqx.field(static=True, default="the meta kernel")
 
     @property
@@ -55,7 +55,7 @@ class DenseMetaKernel(MetaKernel):
         n0, n1, n2 = self.array.shape
         return n0, n1, n2
 
-    def over_features(self, C: Float[Matrix, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
+    def over_features(self, C: Float[AnyArray, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
         _, n1, n2 = self.shape
         probes = np.asarray(C).reshape(len(C), -1).T
         if n1 == n2:
@@ -66,12 +66,12 @@ class DenseMetaKernel(MetaKernel):
             result = result[:, :-1]
         return self._finite(result)
 
-    def over_meta(self, C: Float[Matrix, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
+    def over_meta(self, C: Float[AnyArray, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
         columns = np.moveaxis(np.asarray(C), 0, -1)
         parts = (np.matmul(block, columns[rows]).sum(axis=0) for rows, block in self._blocks())
         return self._finite(sum(parts, np.zeros((self.shape[1], len(C)), columns.dtype)))
 
-    def along(self, q: Float[Matrix, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
+    def along(self, q: Float[AnyArray, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
         q = np.asarray(q)
         result = np.concatenate([np.matmul(block, q) for _, block in self._blocks()])
         return self._finite(np.moveaxis(result, -1, 0))
@@ -103,26 +103,26 @@ class DenseMetaKernel(MetaKernel):
 class FeatureMetaKernel(MetaKernel):
     """A meta kernel from features and meta features; larger than memory it is never built."""
 
-    psi: Float[Matrix, "n0 features features"]
-    phi1: Float[Matrix, "n1 features"]
-    phi2: Float[Matrix, "n2 features"]
+    psi: Float[AnyArray, "n0 features features"]
+    phi1: Float[AnyArray, "n1 features"]
+    phi2: Float[AnyArray, "n2 features"]
     epsilon: float | Array = 1.0
 
     @property
     def shape(self) -> tuple[int, int, int]:
         return len(self.psi), len(self.phi1), len(self.phi2)
 
-    def over_features(self, C: Float[Matrix, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
+    def over_features(self, C: Float[AnyArray, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
         psi, phi1, phi2 = self._arrays()
         weights = phi1.T @ np.asarray(C) @ phi2
         return self._scaled(psi.reshape(len(psi), -1) @ weights.reshape(len(C), -1).T)
 
-    def over_meta(self, C: Float[Matrix, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
+    def over_meta(self, C: Float[AnyArray, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
         psi, phi1, phi2 = self._arrays()
         weights = np.moveaxis(np.asarray(C) @ phi2, 0, -1)
         return self._scaled(phi1 @ np.matmul(psi, weights).sum(axis=0))
 
-    def along(self, q: Float[Matrix, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
+    def along(self, q: Float[AnyArray, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
         psi, phi1, phi2 = self._arrays()
         moved = np.matmul(psi, phi2.T @ np.asarray(q))
         return self._scaled(np.moveaxis(moved, -1, 0) @ phi1.T)
@@ -144,17 +144,17 @@ class ScaledMetaKernel(MetaKernel):
     def shape(self) -> tuple[int, int, int]:
         return self.kernel.shape
 
-    def over_features(self, C: Float[Matrix, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
+    def over_features(self, C: Float[AnyArray, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
         return self.factor * self.kernel.over_features(C)
 
-    def over_meta(self, C: Float[Matrix, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
+    def over_meta(self, C: Float[AnyArray, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
         return self.factor * self.kernel.over_meta(C)
 
-    def along(self, q: Float[Matrix, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
+    def along(self, q: Float[AnyArray, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
         return self.factor * self.kernel.along(q)
 
 
-def as_meta_kernel(name: str, mu: MetaKernel | Matrix, shape: tuple[int, int, int]) -> MetaKernel:
+def as_meta_kernel(name: str, mu: MetaKernel | AnyArray, shape: tuple[int, int, int]) -> MetaKernel:
     """A meta kernel of the expected shape, from one or from an array."""
     kernel = mu if isinstance(mu, MetaKernel) else DenseMetaKernel(_as_tensor(name, mu), name)
     if kernel.shape != shape:
@@ -172,7 +172,7 @@ def factors(C: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "rank n"], F
     return (U[:, :kept] * s[:kept]).T, V[:kept]
 
 
-def _as_tensor(name: str, mu: Matrix) -> Matrix:
+def _as_tensor(name: str, mu: AnyArray) -> AnyArray:
     tensor = mu if isinstance(mu, np.ndarray | Array) else np.asarray(mu, float)
     if tensor.ndim != 3:
         raise ValueError(f"{name} must be an array of three points, got shape {tensor.shape}.")

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel, as_meta_kernel
+from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
 from finitewidth.dynamics.projectors import Projectors, projectors
 
-Start = tuple[Matrix, Matrix]
+Start = tuple[AnyArray, AnyArray]
 
 
 class NearlyKernel(NamedTuple):
@@ -59,12 +60,12 @@ class NearlyKernel(NamedTuple):
 
 
 def nearly_kernel(
-    k_train: Float[Matrix, "train train"],
-    k_test: Float[Matrix, "test train"],
-    mu_train: MetaKernel | Float[Matrix, "train train train"],
-    mu_test: MetaKernel | Float[Matrix, "test train train"],
-    mu_train_test: MetaKernel | Float[Matrix, "train test train"],
-    y: Float[Matrix, "train out"] | Float[Matrix, " train"],
+    k_train: Float[AnyArray, "train train"],
+    k_test: Float[AnyArray, "test train"],
+    mu_train: MetaKernel | Float[AnyArray, "train train train"],
+    mu_test: MetaKernel | Float[AnyArray, "test train train"],
+    mu_train_test: MetaKernel | Float[AnyArray, "train test train"],
+    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
     algorithm: SpectralAlgorithm | None = None,
     *,
     start: Start | None = None,
@@ -131,10 +132,10 @@ class NearlyKernelFit(NamedTuple):
 
     def predict(
         self,
-        k_test: Float[Matrix, "test train"],
-        mu_test: MetaKernel | Float[Matrix, "test train train"],
-        mu_train_test: MetaKernel | Float[Matrix, "train test train"],
-        start: Matrix | None = None,
+        k_test: Float[AnyArray, "test train"],
+        mu_test: MetaKernel | Float[AnyArray, "test train train"],
+        mu_train_test: MetaKernel | Float[AnyArray, "train test train"],
+        start: AnyArray | None = None,
     ) -> NearlyKernel:
         """Predictions wherever the kernels are given; `start` holds outputs before training there."""
         k_test = as_matrix("k_test", k_test)
@@ -154,12 +155,12 @@ class NearlyKernelFit(NamedTuple):
 
 
 def fit_nearly_kernel(
-    k_train: Float[Matrix, "train train"],
-    mu_train: MetaKernel | Float[Matrix, "train train train"],
-    y: Float[Matrix, "train out"] | Float[Matrix, " train"],
+    k_train: Float[AnyArray, "train train"],
+    mu_train: MetaKernel | Float[AnyArray, "train train train"],
+    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
     algorithm: SpectralAlgorithm | None = None,
     *,
-    start: Matrix | None = None,
+    start: AnyArray | None = None,
     ridge: float | int = 0.0,
 ) -> NearlyKernelFit:
     """The part of `nearly_kernel` that needs no test points; `start` holds outputs on the training points."""
@@ -193,14 +194,16 @@ def warn_if_large(machine: NearlyKernel) -> None:
         )
 
 
-def _as_outputs(name: str, values: Matrix, points: int, like: np.ndarray) -> Float[np.ndarray, "points out"]:
+def _as_outputs(
+    name: str, values: AnyArray, points: int, like: np.ndarray
+) -> Float[np.ndarray, "points out"]:
     outputs = as_columns(name, values, points, like.dtype)
     if outputs.shape[1] != like.shape[1]:
         raise ValueError(f"{name} has {outputs.shape[1]} outputs and y has {like.shape[1]}; they must agree.")
     return outputs
 
 
-def as_matrix(name: str, kernel: Matrix) -> Float[np.ndarray, "n m"]:
+def as_matrix(name: str, kernel: AnyArray) -> Float[np.ndarray, "n m"]:
     """A kernel as a finite matrix of floating numbers."""
     matrix = np.asarray(kernel)
     if not np.issubdtype(matrix.dtype, np.floating):
@@ -212,7 +215,7 @@ def as_matrix(name: str, kernel: Matrix) -> Float[np.ndarray, "n m"]:
     return matrix
 
 
-def as_columns(name: str, values: Matrix, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
+def as_columns(name: str, values: AnyArray, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
     """Labels or outputs as finite columns, one per output."""
     columns = np.asarray(values, dtype)
     if columns.ndim == 1:

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import LOST, Matrix, SingularKernelError, singular_sentence
+from finitewidth.dynamics.cholesky import LOST, SingularKernelError, singular_sentence
 
-Eigenvalues = Float[Matrix, "..."] | float
+Eigenvalues = Float[AnyArray, "..."] | float
 
 
 class Projectors(NamedTuple):
@@ -32,27 +33,27 @@ class Projectors(NamedTuple):
     Z_A: Float[np.ndarray, "train train"]
     Z_B: Float[np.ndarray, "train train"]
 
-    def solve(self, right: Float[Matrix, "train k"]) -> Float[np.ndarray, "train k"]:
+    def solve(self, right: Float[AnyArray, "train k"]) -> Float[np.ndarray, "train k"]:
         r"""$\tilde k^{-1}$ times `right`."""
         V = self.eigenvectors
         return V @ ((V.T @ np.asarray(right)) / self.eigenvalues[:, None])
 
-    def contract_A(self, y: Float[Matrix, "train out"]) -> Float[np.ndarray, "out train train"]:
+    def contract_A(self, y: Float[AnyArray, "train out"]) -> Float[np.ndarray, "out train train"]:
         r"""$\sum_{34} Z_A^{1234}\,y_3y_4$, for each output."""
         return self._contract(self.Z_A, y)
 
-    def contract_B(self, y: Float[Matrix, "train out"]) -> Float[np.ndarray, "out train train"]:
+    def contract_B(self, y: Float[AnyArray, "train out"]) -> Float[np.ndarray, "out train train"]:
         r"""$\sum_{34} Z_B^{1234}\,y_3y_4$, for each output."""
         return self._contract(self.Z_B, y)
 
-    def _contract(self, Z: np.ndarray, y: Matrix) -> Float[np.ndarray, "out train train"]:
+    def _contract(self, Z: np.ndarray, y: AnyArray) -> Float[np.ndarray, "out train train"]:
         V = self.eigenvectors
         modes = (V.T @ np.asarray(y)).T
         return V @ (Z * modes[:, :, None] * modes[:, None, :]) @ V.T
 
 
 def projectors(
-    k_train: Float[Matrix, "train train"], algorithm: SpectralAlgorithm, ridge: float | int = 0.0
+    k_train: Float[AnyArray, "train train"], algorithm: SpectralAlgorithm, ridge: float | int = 0.0
 ) -> Projectors:
     """The projectors of an algorithm that runs to the end, on one training kernel.
 

@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
-from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel, factors
+from finitewidth.arrays import AnyArray
+from finitewidth.dynamics.meta_kernel import MetaKernel, factors
 
 Points = Float[np.ndarray, "n d"]
 
@@ -82,7 +83,7 @@ class NeuronMetaKernel(MetaKernel):
         n0, n1, n2 = (len(p.x) for p in self.points)
         return n0, n1, n2
 
-    def over_features(self, C: Float[Matrix, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
+    def over_features(self, C: Float[AnyArray, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
         first, second, third = self.points
 
         def column(matrix: np.ndarray) -> np.ndarray:
@@ -94,7 +95,7 @@ class NeuronMetaKernel(MetaKernel):
 
         return np.stack([column(c) for c in np.asarray(C)], axis=1)
 
-    def over_meta(self, C: Float[Matrix, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
+    def over_meta(self, C: Float[AnyArray, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
         first, second, third = self.points
 
         def column(matrix: np.ndarray) -> np.ndarray:
@@ -108,7 +109,7 @@ class NeuronMetaKernel(MetaKernel):
 
         return np.stack([column(c) for c in np.asarray(C)], axis=1)
 
-    def along(self, q: Float[Matrix, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
+    def along(self, q: Float[AnyArray, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
         first, second, third = self.points
 
         def matrix(column: np.ndarray) -> np.ndarray:

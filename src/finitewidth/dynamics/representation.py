@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import DirectOptimization
-from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel, as_meta_kernel
+from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
 from finitewidth.dynamics.nearly_kernel import as_columns, as_matrix
 from finitewidth.dynamics.projectors import Projectors, projectors
 
-Labels = Float[Matrix, "n out"] | Float[Matrix, " n"]
+Labels = Float[AnyArray, "n out"] | Float[AnyArray, " n"]
 
 
 class Deformation(NamedTuple):
@@ -83,11 +84,11 @@ class WeightNorms(NamedTuple):
 
 
 def deformation(
-    k_train: Float[Matrix, "train train"],
-    k_test: Float[Matrix, "test train"],
-    mu_train: MetaKernel | Float[Matrix, "train train train"],
-    mu_test: MetaKernel | Float[Matrix, "test train train"],
-    mu_train_test: MetaKernel | Float[Matrix, "train test train"] | None,
+    k_train: Float[AnyArray, "train train"],
+    k_test: Float[AnyArray, "test train"],
+    mu_train: MetaKernel | Float[AnyArray, "train train train"],
+    mu_test: MetaKernel | Float[AnyArray, "test train train"],
+    mu_train_test: MetaKernel | Float[AnyArray, "train test train"] | None,
     y: Labels,
     algorithm: DirectOptimization | None = None,
     *,
@@ -134,7 +135,7 @@ def deformation(
 
 
 def best_epsilon(
-    series: Deformation, y_test: Float[Matrix, "test out"] | Float[Matrix, " test"]
+    series: Deformation, y_test: Float[AnyArray, "test out"] | Float[AnyArray, " test"]
 ) -> BestEpsilon:
     r"""The best amount of feature learning,
 
@@ -168,7 +169,7 @@ def best_epsilon(
 def scan_epsilon(
     series: Deformation,
     y_test: Labels,
-    epsilons: Float[Matrix, " scan"],
+    epsilons: Float[AnyArray, " scan"],
 ) -> Float[np.ndarray, " scan"]:
     """Test loss, half the sum of squares, of the series over a grid of epsilons."""
     y = as_columns("y_test", y_test, len(series.z_F), np.asarray(series.z_F).dtype)
@@ -178,7 +179,7 @@ def scan_epsilon(
 
 
 def trained_kernel(
-    k: Float[Matrix, "n1 n2"], mu_12: MetaKernel, mu_21: MetaKernel, q: Float[Matrix, "train out"]
+    k: Float[AnyArray, "n1 n2"], mu_12: MetaKernel, mu_21: MetaKernel, q: Float[AnyArray, "train out"]
 ) -> TrainedKernel:
     r"""$k^E_{12}(W^*) = k_{12}+\mu_{12}[q]+\mu_{21}[q]+O(\epsilon^2)$, for every algorithm from zero.
 
@@ -198,8 +199,8 @@ def trained_kernel(
 
 
 def weight_norms(
-    k_train: Float[Matrix, "train train"],
-    mu_train: MetaKernel | Float[Matrix, "train train train"],
+    k_train: Float[AnyArray, "train train"],
+    mu_train: MetaKernel | Float[AnyArray, "train train train"],
     y: Labels,
 ) -> WeightNorms:
     """How long the weights of direct optimisation are, from kernels alone; meta kernel at epsilon = 1."""
@@ -214,7 +215,7 @@ def weight_norms(
 
 
 def _solved(
-    k_train: Matrix, y: Matrix, mu_train, ridge: float | int
+    k_train: AnyArray, y: AnyArray, mu_train, ridge: float | int
 ) -> tuple[Projectors, np.ndarray, MetaKernel]:
     k_train = as_matrix("k_train", k_train)
     n = len(k_train)

@@ -8,11 +8,10 @@ $\|f\|_H^2 = a^T K a$. Leaving out a point needs no refit: its residual is $a_i/
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.cholesky import factorise
-
-Matrix = np.ndarray | Array
 
 
 class RidgeFit(NamedTuple):
@@ -38,7 +37,7 @@ class RidgeFit(NamedTuple):
     inverse_diagonal: Float[np.ndarray, " train"]
     ridge: float | int
 
-    def predict(self, kernel_test_train: Float[Matrix, "test train"]) -> Float[np.ndarray, "test out"]:
+    def predict(self, kernel_test_train: Float[AnyArray, "test train"]) -> Float[np.ndarray, "test out"]:
         """Values of the fitted function where the kernel is given."""
         return np.asarray(kernel_test_train) @ self.coefficients
 
@@ -55,7 +54,7 @@ class RidgeFit(NamedTuple):
 
 
 def ridge_regression(
-    kernel: Float[Matrix, "train train"], y: Float[Matrix, "train out"], ridge: float | int = 0.0
+    kernel: Float[AnyArray, "train train"], y: Float[AnyArray, "train out"], ridge: float | int = 0.0
 ) -> RidgeFit:
     """Fit by kernel ridge regression; zero ridge is the interpolator of least norm.
 
@@ -78,9 +77,9 @@ def ridge_regression(
 
 
 def objective(
-    kernel: Float[Matrix, "train train"],
-    coefficients: Float[Matrix, "train out"],
-    y: Float[Matrix, "train out"],
+    kernel: Float[AnyArray, "train train"],
+    coefficients: Float[AnyArray, "train out"],
+    y: Float[AnyArray, "train out"],
     ridge: float | int,
 ) -> float:
     """The penalised loss of any function in the span of the kernels: what the fit minimises."""

@@ -22,7 +22,8 @@ from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from finitewidth.dynamics.meta_kernel import Matrix, MetaKernel, factors
+from finitewidth.arrays import AnyArray
+from finitewidth.dynamics.meta_kernel import MetaKernel, factors
 from finitewidth.dynamics.weight_space import PointModel
 
 Function = Callable[[Any, Any], Array]
@@ -58,11 +59,11 @@ class TangentModel(eqx.Module):
         if self.order is None and not isinstance(self.epsilon, Tracer) and self.epsilon == 0:
             raise ValueError("epsilon=0 with order=None: the linear model is order=1.")
 
-    def at(self, x: Matrix) -> "TangentPoints":
+    def at(self, x: AnyArray) -> "TangentPoints":
         """The model at some inputs."""
         return TangentPoints(self, jnp.asarray(x))
 
-    def __call__(self, weights: Weights, x: Matrix) -> Float[Array, "n out"]:
+    def __call__(self, weights: Weights, x: AnyArray) -> Float[Array, "n out"]:
         """Outputs at every input."""
         return self.at(x)(weights)
 
@@ -120,13 +121,13 @@ class TangentMetaKernel(MetaKernel):
         sizes = [math.prod(jax.eval_shape(p, self.weights).shape) for p in self.points]
         return sizes[0], sizes[1], sizes[2]
 
-    def over_features(self, C: Float[Matrix, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
+    def over_features(self, C: Float[AnyArray, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:
         return np.stack([np.asarray(self._bent(*_jax_factors(c))) for c in np.asarray(C)], axis=1)
 
-    def over_meta(self, C: Float[Matrix, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
+    def over_meta(self, C: Float[AnyArray, "out n0 n2"]) -> Float[np.ndarray, "n1 out"]:
         return np.stack([np.asarray(self._reached(*_jax_factors(c))) for c in np.asarray(C)], axis=1)
 
-    def along(self, q: Float[Matrix, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
+    def along(self, q: Float[AnyArray, "n2 out"]) -> Float[np.ndarray, "out n0 n1"]:
         return np.stack([np.asarray(self._turned(jnp.asarray(column))) for column in np.asarray(q).T])
 
     @eqx.filter_jit

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 from scipy.optimize import least_squares
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.mode_weights import clock
-
-Values = np.ndarray | Array
-
-Numbers = np.ndarray | Array
 
 _GRID = 240
 _FEWEST, _MOST = 4, 40
@@ -33,11 +30,11 @@ _DECAYED = 40.0
 class Times(NamedTuple):
     """One time for every sample, an earlier one where two are needed, and the weight of the pair."""
 
-    late: Float[Values, " rows"]
-    early: Float[Values, " rows"]
-    late_odd: Float[Values, " rows"]
-    early_odd: Float[Values, " rows"]
-    weight: Float[Values, " rows"]
+    late: Float[AnyArray, " rows"]
+    early: Float[AnyArray, " rows"]
+    late_odd: Float[AnyArray, " rows"]
+    early_odd: Float[AnyArray, " rows"]
+    weight: Float[AnyArray, " rows"]
 
 
 class TimeStrata(ABC):

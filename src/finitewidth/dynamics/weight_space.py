@@ -19,13 +19,14 @@ from jax import lax
 from jaxtyping import Array, Float
 from scipy.integrate import solve_ivp
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import (
     DirectOptimization,
     GradientDescent,
     GradientFlow,
     SpectralAlgorithm,
 )
-from finitewidth.dynamics.nearly_kernel import Matrix, as_columns
+from finitewidth.dynamics.nearly_kernel import as_columns
 
 # Residuals relative to the labels: what float64 reaches, and where a flow is handed to Newton's method,
 # whose error is the square of what is left.
@@ -71,7 +72,7 @@ class Endpoint(NamedTuple):
 
 def train_weights(
     points: PointModel,
-    y: Float[Matrix, "n out"] | Float[Matrix, " n"],
+    y: Float[AnyArray, "n out"] | Float[AnyArray, " n"],
     algorithm: SpectralAlgorithm,
     weights: Float[Array, "..."],
 ) -> Endpoint:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.infinite_width import TrainingProblem
 
-Matrix = np.ndarray | Array
 Number = float | int
 
 
@@ -99,13 +99,13 @@ class LazyTraining(NamedTuple):
         """Bound on the change of the kernel in operator norm when no weight moves further."""
         return 2 * self.points * movement
 
-    def loss(self, time: Float[Matrix, " times"]) -> Float[np.ndarray, " times"]:
+    def loss(self, time: Float[AnyArray, " times"]) -> Float[np.ndarray, " times"]:
         """Bound on the loss under gradient flow."""
         return self.initial_loss * np.exp(-self.smallest * np.asarray(time) / self.points)
 
 
 def convergence_certificate(
-    kernel: Float[Matrix, "train train"], accuracy: Number = 0.0
+    kernel: Float[AnyArray, "train train"], accuracy: Number = 0.0
 ) -> ConvergenceCertificate:
     """Extreme eigenvalues of a training kernel, and how far they may be off.
 

@@ -9,9 +9,10 @@ $R = m/n$ and $U = (m/n)\,\|EK\|$.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-Matrix = np.ndarray | Array
+from finitewidth.arrays import AnyArray
+
 Number = float | int
 
 
@@ -22,7 +23,7 @@ class Bernstein(NamedTuple):
     largest: Number
     variance: Number
 
-    def tail(self, distance: Float[Matrix, " k"]) -> Float[np.ndarray, " k"]:
+    def tail(self, distance: Float[AnyArray, " k"]) -> Float[np.ndarray, " k"]:
         """Bound on the probability that the sum is further than this from its mean."""
         t = np.asarray(distance)
         bound = 2 * self.dimension * np.exp(-(t**2) / 2 / (self.variance + self.largest * t / 3))
@@ -37,7 +38,7 @@ class Bernstein(NamedTuple):
         return float(linear + np.sqrt(linear**2 + 2 * self.variance * log))
 
 
-def kernel_concentration(mean: Float[Matrix, "train train"], width: int) -> Bernstein:
+def kernel_concentration(mean: Float[AnyArray, "train train"], width: int) -> Bernstein:
     """Concentration of the output-layer kernel of `width` neurons with |sigma| <= 1 around its mean.
 
     Examples

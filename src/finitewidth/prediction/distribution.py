@@ -5,13 +5,11 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finitewidth.arrays import AnyArray
 from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.recipe import Recipe
-
-Matrix = np.ndarray | Array
 
 
 class Origins(NamedTuple):
@@ -21,13 +19,13 @@ class Origins(NamedTuple):
     and `ddntk`, the first and second change of the kernel in training, are representation learning.
     """
 
-    mean_ntk: Float[Matrix, "test out"]
-    ntk_fluctuations: Float[Matrix, "test out"]
-    dntk: Float[Matrix, "test out"]
-    ddntk: Float[Matrix, "test out"]
+    mean_ntk: Float[AnyArray, "test out"]
+    ntk_fluctuations: Float[AnyArray, "test out"]
+    dntk: Float[AnyArray, "test out"]
+    ddntk: Float[AnyArray, "test out"]
 
     @property
-    def total(self) -> Float[Matrix, "test out"]:
+    def total(self) -> Float[AnyArray, "test out"]:
         """The whole correction."""
         return sum(self[1:], start=self[0])
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from finitewidth.architecture import MLP
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.cholesky import Cholesky, factorise, symmetric_product
 from finitewidth.dynamics.kernel_descent import SpectralFilter, training_filter
@@ -15,18 +16,16 @@ from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
 from finitewidth.statistics.kernels import kernels
 
-Matrix = np.ndarray | Array
-
 
 class FittedLaw(ABC):
     """Mean and covariance of networks of one kind, given their training data."""
 
     @abstractmethod
-    def mean(self, net: MLP, x: Float[Matrix, "test d"]) -> Float[np.ndarray, "test out"]:
+    def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
         """Mean outputs at new inputs; cheap."""
 
     @abstractmethod
-    def distribution(self, net: MLP, x: Float[Matrix, "test d"]) -> TrainedDistribution:
+    def distribution(self, net: MLP, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
         """Mean and covariance at new inputs."""
 
     @abstractmethod
@@ -38,8 +37,8 @@ class FittedLaw(ABC):
 class TrainedNetworks(FittedLaw):
     """Networks trained by gradient descent on every layer: the law governed by the NTK."""
 
-    x: Float[Matrix, "train d"]
-    y: Float[Matrix, "train out"]
+    x: Float[AnyArray, "train d"]
+    y: Float[AnyArray, "train out"]
     nngp: Float[np.ndarray, "train train"]
     training: Cholesky | SpectralFilter
     coefficients: Float[np.ndarray, "train out"]
@@ -48,8 +47,8 @@ class TrainedNetworks(FittedLaw):
     def of(
         cls,
         net: MLP,
-        x: Float[Matrix, "train d"],
-        y: Float[Matrix, "train out"],
+        x: Float[AnyArray, "train d"],
+        y: Float[AnyArray, "train out"],
         algorithm: SpectralAlgorithm,
         ridge: float | int,
     ) -> "TrainedNetworks":
@@ -58,10 +57,10 @@ class TrainedNetworks(FittedLaw):
         training = training_filter(kernel.ntk, algorithm, ridge)
         return cls(x, y, np.asarray(kernel.nngp), training, np.asarray(training.solve(y)))
 
-    def mean(self, net: MLP, x: Float[Matrix, "test d"]) -> Float[np.ndarray, "test out"]:
+    def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
         return np.asarray(kernels(net, x, self.x).ntk) @ self.coefficients
 
-    def distribution(self, net: MLP, x: Float[Matrix, "test d"]) -> TrainedDistribution:
+    def distribution(self, net: MLP, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
         reach, own = kernels(net, x, self.x), kernels(net, x)
         smoother = np.asarray(self.training.solve(reach.ntk.T)).T
         spread = symmetric_product(smoother, self.nngp, reach.nngp)
@@ -77,15 +76,15 @@ class TrainedNetworks(FittedLaw):
 class Posterior(FittedLaw):
     """Random networks conditioned on the labels: the law governed by the NNGP kernel."""
 
-    x: Float[Matrix, "train d"]
-    y: Float[Matrix, "train out"]
+    x: Float[AnyArray, "train d"]
+    y: Float[AnyArray, "train out"]
     noise: float | int
     factor: Cholesky
     coefficients: Float[np.ndarray, "train out"]
 
     @classmethod
     def of(
-        cls, net: MLP, x: Float[Matrix, "train d"], y: Float[Matrix, "train out"], noise: float | int
+        cls, net: MLP, x: Float[AnyArray, "train d"], y: Float[AnyArray, "train out"], noise: float | int
     ) -> "Posterior":
         """Compute the training kernel and factorise it."""
         if not noise >= 0:
@@ -93,10 +92,10 @@ class Posterior(FittedLaw):
         factor = factorise(kernels(net, x).nngp, noise, "the training NNGP kernel")
         return cls(x, y, noise, factor, factor.solve(y))
 
-    def mean(self, net: MLP, x: Float[Matrix, "test d"]) -> Float[np.ndarray, "test out"]:
+    def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
         return np.asarray(kernels(net, x, self.x).nngp) @ self.coefficients
 
-    def distribution(self, net: MLP, x: Float[Matrix, "test d"]) -> TrainedDistribution:
+    def distribution(self, net: MLP, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
         reach, own = kernels(net, x, self.x).nngp, kernels(net, x).nngp
         half = self.factor.half_solve(reach.T)
         return TrainedDistribution(reach @ self.coefficients, own - jnp.asarray(half.T @ half))

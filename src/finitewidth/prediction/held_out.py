@@ -8,17 +8,16 @@ networks into the uncertainty of a prediction; the ridge that makes them most pr
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.cholesky import factorise
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
 from finitewidth.prediction.leave_one_out import LeftOut, trained_left_out
 from finitewidth.prediction.votes import LabelNoise, label_noise
 from finitewidth.statistics.kernels import Kernels
-
-Matrix = np.ndarray | Array
 
 _FOLDS = 5
 # Ridges that are tried, relative to the mean diagonal entry of the kernel.
@@ -76,7 +75,7 @@ def without(problem: TrainingProblem, rows: Int[np.ndarray, " held"]) -> Trainin
     )
 
 
-def observation_noise(left_out: LeftOut, y: Float[Matrix, "train out"]) -> LabelNoise:
+def observation_noise(left_out: LeftOut, y: Float[AnyArray, "train out"]) -> LabelNoise:
     """Variance of the labels beyond the spread of networks that makes the held-out labels most probable."""
     squared = (np.asarray(y) - left_out.mean) ** 2
     scale = float(squared.mean()) or 1.0
@@ -90,7 +89,7 @@ def observation_noise(left_out: LeftOut, y: Float[Matrix, "train out"]) -> Label
 
 
 def fitted_noise(
-    left_out: LeftOut, y: Float[Matrix, "train out"], index: Int[np.ndarray, " train"] | None
+    left_out: LeftOut, y: Float[AnyArray, "train out"], index: Int[np.ndarray, " train"] | None
 ) -> LabelNoise:
     """Noise of numbers, or of class labels when their `index` is given."""
     return observation_noise(left_out, y) if index is None else label_noise(left_out, index)

@@ -13,16 +13,15 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.optimize import root_scalar
 
 from finitewidth.architecture import MLP
+from finitewidth.arrays import AnyArray
 from finitewidth.prediction.data import as_targets
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer import mercer
-
-Matrix = np.ndarray | Array
 
 
 class LearningCurve(NamedTuple):
@@ -40,8 +39,8 @@ class LearningCurve(NamedTuple):
 
 
 def learning_curve(
-    eigenvalues: Float[Matrix, " modes"],
-    coefficients: Float[Matrix, "modes out"],
+    eigenvalues: Float[AnyArray, " modes"],
+    coefficients: Float[AnyArray, "modes out"],
     sizes: Sequence[int] | np.ndarray,
     *,
     ridge: float | int = 0.0,
@@ -77,7 +76,7 @@ def learning_curve(
     return LearningCurve(sizes, test, train, kappa, learnt)
 
 
-def resolution(eigenvalues: Float[Matrix, " modes"], n: float | int, ridge: float | int = 0.0) -> float:
+def resolution(eigenvalues: Float[AnyArray, " modes"], n: float | int, ridge: float | int = 0.0) -> float:
     """kappa: modes with larger eigenvalues are mostly learnt from n points, those with smaller are not."""
     eigenvalues = np.asarray(eigenvalues, dtype=float)
     if ridge == 0 and n >= len(eigenvalues):

@@ -8,11 +8,10 @@ $A = (K+s^2)^{-1}$ the variance of the label is $1/A_{ii}$.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.cholesky import Cholesky
-
-Matrix = np.ndarray | Array
 
 
 class LeftOut(NamedTuple):
@@ -23,7 +22,7 @@ class LeftOut(NamedTuple):
 
 
 def trained_left_out(
-    factor: Cholesky, nngp: Float[Matrix, "train train"], y: Float[Matrix, "train out"]
+    factor: Cholesky, nngp: Float[AnyArray, "train train"], y: Float[AnyArray, "train out"]
 ) -> LeftOut:
     """For networks trained to the end; `factor` is that of the NTK plus ridge."""
     A = factor.inverse()
@@ -33,7 +32,7 @@ def trained_left_out(
     return LeftOut(y - A @ y / diagonal[:, None], variance)
 
 
-def posterior_left_out(factor: Cholesky, noise: float | int, y: Float[Matrix, "train out"]) -> LeftOut:
+def posterior_left_out(factor: Cholesky, noise: float | int, y: Float[AnyArray, "train out"]) -> LeftOut:
     """For the posterior of the noise-free outputs; `factor` is that of the NNGP kernel plus noise."""
     A = factor.inverse()
     diagonal = np.diag(A)

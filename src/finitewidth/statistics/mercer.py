@@ -8,10 +8,9 @@ the squared norm $\|f\|_H^2 = \sum_j c_j^2/\lambda_j$.
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-Matrix = np.ndarray | Array
+from finitewidth.arrays import AnyArray
 
 
 class Mercer(eqx.Module):
@@ -20,31 +19,33 @@ class Mercer(eqx.Module):
     eigenvalues: Float[Array, " modes"]
     eigenfunctions: Float[Array, "points modes"]
 
-    def extend(self, kernel_test_points: Float[Matrix, "test points"]) -> Float[Array, "test modes"]:
+    def extend(self, kernel_test_points: Float[AnyArray, "test points"]) -> Float[Array, "test modes"]:
         r"""Eigenfunctions anywhere: $\psi_j(x) = \frac{1}{N\lambda_j}\sum_i K(x,x_i)\psi_j(x_i)$."""
         points = self.eigenfunctions.shape[0]
         return jnp.asarray(kernel_test_points) @ self.eigenfunctions / (points * self.eigenvalues)
 
-    def coefficients(self, values: Float[Matrix, "points out"]) -> Float[Array, "modes out"]:
+    def coefficients(self, values: Float[AnyArray, "points out"]) -> Float[Array, "modes out"]:
         """c: the projections of a function on the eigenfunctions."""
         return self.eigenfunctions.T @ jnp.asarray(values) / self.eigenfunctions.shape[0]
 
-    def norm_squared(self, values: Float[Matrix, "points out"]) -> Float[Array, " out"]:
+    def norm_squared(self, values: Float[AnyArray, "points out"]) -> Float[Array, " out"]:
         """Squared RKHS norm of the smallest function with these values (their part in the kept modes)."""
         return jnp.sum(self.coefficients(values) ** 2 / self.eigenvalues[:, None], axis=0)
 
-    def inner(self, f: Float[Matrix, "points out"], g: Float[Matrix, "points out"]) -> Float[Array, " out"]:
+    def inner(
+        self, f: Float[AnyArray, "points out"], g: Float[AnyArray, "points out"]
+    ) -> Float[Array, " out"]:
         """Inner product in the RKHS of two functions given by their values."""
         products = self.coefficients(f) * self.coefficients(g)
         return jnp.sum(products / self.eigenvalues[:, None], axis=0)
 
-    def cumulative_power(self, values: Float[Matrix, "points out"]) -> Float[Array, " modes"]:
+    def cumulative_power(self, values: Float[AnyArray, "points out"]) -> Float[Array, " modes"]:
         """Share of a function that its first modes explain: the alignment of kernel and task."""
         power = jnp.sum(self.coefficients(values) ** 2, axis=1)
         return jnp.cumsum(power) / (jnp.sum(jnp.asarray(values) ** 2) / len(values))
 
 
-def mercer(kernel: Float[Matrix, "points points"], modes: int | None = None) -> Mercer:
+def mercer(kernel: Float[AnyArray, "points points"], modes: int | None = None) -> Mercer:
     """Decompose a kernel matrix; modes at the level of rounding are left out.
 
     Parameters
