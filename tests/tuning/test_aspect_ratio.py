@@ -83,5 +83,5 @@ def test_curvature_at_a_half_stable_point_moves_the_kernel_more():
 
 
 def test_kernel_change_needs_a_smooth_activation():
-    with pytest.raises(ValueError, match="does not exist for an activation with a kink"):
+    with pytest.raises(ValueError, match="does not exist for an activation whose slope jumps"):
         fw.tune("relu", depth=3, width=32).kernel_change()
