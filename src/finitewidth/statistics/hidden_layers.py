@@ -9,8 +9,8 @@ from finitewidth.architecture import MLP
 from finitewidth.expectations.derivative_moments import DerivativeMoments
 
 
-class Affine(NamedTuple):
-    """Hyperparameters of one affine layer."""
+class AffineHyperparameters(NamedTuple):
+    """Of one layer of weights and biases."""
 
     C_b: float
     C_W: float
@@ -27,7 +27,7 @@ class HiddenLayer(NamedTuple):
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
     averages: DerivativeMoments
-    above: Affine
+    above: AffineHyperparameters
     width: int
     ratio: float
 
@@ -43,7 +43,9 @@ class LayerKernels(NamedTuple):
 def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
     """The recursion of K and Theta in double precision, keeping every layer."""
     affine = [
-        Affine(*(float(values[l]) for values in (net.C_b, net.C_W, net.lambda_b, net.lambda_W)))
+        AffineHyperparameters(
+            *(float(values[l]) for values in (net.C_b, net.C_W, net.lambda_b, net.lambda_W))
+        )
         for l in range(net.depth)
     ]
     gram = x @ x.T / x.shape[1]
