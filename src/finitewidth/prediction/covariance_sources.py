@@ -75,10 +75,7 @@ def first_change_of_start(
     `moved` adds the terms in which the kernel has moved before it acts.
     """
     a, b = legs
-    phi_key, lambda_key, b_key = jax.random.split(key, 3)
-    f, phi_leg = neuron.phi_probe(phi_key)
-    leg, c = neuron.lambda_probe(lambda_key)
-    q = neuron.s1 * neuron.at.b.probe(b_key, neuron.s0.shape[0])[0]
+    (f, phi_leg), (leg, c), q = neuron.dntk_probes(key)
     th = lambda v: neuron.theta(neuron.times(q, v))
     thc = lambda v: neuron.theta(neuron.times(c, v))
     th_b, thc_b, psi_b = th(b), thc(b), neuron.psi(b)

@@ -183,6 +183,12 @@ class Neuron(eqx.Module):
             parts += [(self.at.Ea, jnp.ones_like(self.s0), self.s0 * self.s1)]
         return self._mixed(key, parts)
 
+    def dntk_probes(self, key: PRNGKeyArray) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows], Rows]:
+        """What the dNTK is made of: Phi and L as products, and s' times a probe of b."""
+        phi_key, lambda_key, b_key = jax.random.split(key, 3)
+        bent = self.s1 * self.at.b.probe(b_key, self.s0.shape[0])[0]
+        return self.phi_probe(phi_key), self.lambda_probe(lambda_key), bent
+
     def _mixed(self, key: PRNGKeyArray, parts: list) -> tuple[Rows, Rows]:
         """Independent probes of several edges add up: their cross terms vanish on average."""
         ends = np.cumsum([factors.left.shape[1] for factors, _, _ in parts])
@@ -225,10 +231,7 @@ def first_change(
     `moved` adds the terms in which the kernel has moved before it acts.
     """
     A, B = modes
-    phi_key, lambda_key, b_key = jax.random.split(key, 3)
-    f, phi_leg = neuron.phi_probe(phi_key)
-    leg, c = neuron.lambda_probe(lambda_key)
-    q = neuron.s1 * neuron.at.b.probe(b_key, neuron.s0.shape[0])[0]
+    (f, phi_leg), (leg, c), q = neuron.dntk_probes(key)
     th = lambda v: neuron.theta(neuron.times(q, v))
     thc = lambda v: neuron.theta(neuron.times(c, v))
     AY, BY = (A * labels) @ U.T, (B * labels) @ U.T

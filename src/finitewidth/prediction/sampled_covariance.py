@@ -30,10 +30,9 @@ from finitewidth.prediction.covariance_kinds import (
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
-from finitewidth.prediction.sampled_mean import Progress, SampledNeurons
+from finitewidth.prediction.sampled_mean import Progress, SampledNeurons, layer_sources
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
-from finitewidth.statistics.source_edges import source_edges
 
 _PILOT = 256
 _PILOT_PER_TIME = 8
@@ -218,10 +217,7 @@ def covariance_strata(
     single = time_strata(modes.t, modes.algorithm, nested=False)
     nested = single if ended else time_strata(modes.t, modes.algorithm, nested=True)
     strata = []
-    for l, layer in enumerate(kernels.hidden):
-        top = l == len(kernels.hidden) - 1
-        source = Source.of(net.activation.function, modes.train, layer, source_edges(kernels, l), top, dtype)
-        scale = net.hidden[-1] / layer.width
+    for source, scale in layer_sources(net, kernels, modes.train, dtype):
         for kind in covariance_kinds(modes):
             if ended and kind in ("AA", "BB", "zH", "A", "B"):
                 times = once

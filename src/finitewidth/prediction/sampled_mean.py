@@ -5,7 +5,7 @@ samples then go where they reduce the error of the whole coefficient most for th
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import equinox as eqx
@@ -182,14 +182,21 @@ def _strata(net: MLP, kernels: LayerKernels, modes: TrainingModes, dtype, shape)
     single = time_strata(modes.t, modes.algorithm, nested=False)
     nested = single if ended else time_strata(modes.t, modes.algorithm, nested=True)
     strata = []
-    for l, layer in enumerate(kernels.hidden):
-        top = l == len(kernels.hidden) - 1
-        source = Source.of(net.activation.function, modes.train, layer, source_edges(kernels, l), top, dtype)
-        scale = net.hidden[-1] / layer.width
+    for source, scale in layer_sources(net, kernels, modes.train, dtype):
         for kind in kinds(modes):
             times = once if ended and kind in ("A", "B") else nested if kind in NESTED else single
             strata.append(Stratum(kind, source, times, scale, shape))
     return strata
+
+
+def layer_sources(
+    net: MLP, kernels: LayerKernels, train: int, dtype: jnp.dtype | type
+) -> Iterator[tuple[Source, float]]:
+    """Every hidden layer as a source, and its factor: the last hidden width over its own."""
+    for l, layer in enumerate(kernels.hidden):
+        top = l == len(kernels.hidden) - 1
+        source = Source.of(net.activation.function, train, layer, source_edges(kernels, l), top, dtype)
+        yield source, net.hidden[-1] / layer.width
 
 
 def _batch_rows(points: int, outputs: int) -> int:
