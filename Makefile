@@ -8,7 +8,7 @@ demo: .venv/.core  ## the main job: what will networks have learnt from a table,
 	$(BIN)/finitewidth predict diabetes --hidden 128x3 --activation tanh --verify 64 --out demo --force
 
 test: .venv/.dev browser lint  ## everything that must hold
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(MAKE) docs
 
 lint: .venv/.dev

@@ -1,8 +1,12 @@
 """Shared fixtures. The annotations of the package are executed in every test."""
 
+import os
 import sys
 
 import jaxtyping
+
+# The terminal that the pages of the book show.
+os.environ |= {"COLUMNS": "80", "NO_COLOR": "1"}
 
 if any(name == "finitewidth" or name.startswith("finitewidth.") for name in sys.modules):
     raise ImportError("finitewidth was imported before its annotations could be switched on.")
@@ -12,7 +16,9 @@ import numpy as np
 import pytest
 
 import finitewidth  # noqa: F401  (switches JAX to 64 bits before any test builds an array)
-from finitewidth.scale.programs import release_programs
+from finitewidth.programs import keep_programs, release_programs
+
+keep_programs(say=lambda sentence: print(sentence, file=sys.stderr))
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,11 @@
 """Runs the code blocks of one page, in order, in one namespace, in the current directory.
 
+A ``python`` block is executed; in an ``sh`` block the lines that start with ``finitewidth`` go through the
+command's own entry point, and all others are only looked at (see `check_line`). As a script,
+
     python -W error page.py PAGE
 
-prints one JSON record per block with what it wrote. A ``python`` block is executed; in an ``sh``
-block the lines that start with ``finitewidth`` go through the command's own entry point, and all
-others are only looked at (see `check_line`).
+prints a JSON list of what each block wrote.
 """
 
 import contextlib

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from finitewidth.lab.claim import Check, Claim, Outcome, Scale
+from finitewidth.programs import release_programs
 from finitewidth.report import style
-from finitewidth.scale.programs import release_programs
 
 
 def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
