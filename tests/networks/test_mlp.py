@@ -6,7 +6,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.architecture import Affine
 from finitewidth.networks import mlp
-from finitewidth.weights import DRAWS
+from finitewidth.architecture.weights import DRAWS
 from tolerances import assert_close
 
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import finitewidth as fw
-from finitewidth.parametrisation import MaximalUpdate
+from finitewidth.architecture.parametrisation import MaximalUpdate
 from tolerances import assert_close
 
 X = jax.random.normal(jax.random.key(1), (6, 3))

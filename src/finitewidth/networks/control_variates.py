@@ -18,13 +18,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Affine, Params
+from finitewidth.architecture.weights import Draw
 from finitewidth.networks.checkpoints import Settings
 from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_unnamed
 from finitewidth.networks.linear_descent import linear_descent
 from finitewidth.networks.members import map_members
 from finitewidth.networks.models import Inputs, as_points
 from finitewidth.networks.training import DivergenceError, State, Task, as_task, trajectory
-from finitewidth.weights import Draw
 
 
 class Estimate(NamedTuple):

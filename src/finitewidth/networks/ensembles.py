@@ -13,6 +13,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from finitewidth.architecture import MLP
+from finitewidth.architecture.weights import Draw
 from finitewidth.networks.checkpoints import Settings, digest
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.members import map_members
@@ -29,7 +30,6 @@ from finitewidth.networks.training import (
     refuse_divergence,
     trajectory,
 )
-from finitewidth.weights import Draw
 
 
 class Ensemble(NamedTuple):

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
-from finitewidth.parametrisation import Geometry
+from finitewidth.architecture.parametrisation import Geometry
 
 Apply = Callable[[Any, Any], Array]
 Inputs = np.ndarray | Array | list

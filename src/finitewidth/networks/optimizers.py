@@ -11,8 +11,8 @@ import optax.contrib
 from jaxtyping import Array, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.architecture.parametrisation import GEOMETRIES, Geometry
 from finitewidth.networks.models import Model, rate_tree
-from finitewidth.parametrisation import GEOMETRIES, Geometry
 
 Schedule = Callable[[Array], Array]
 

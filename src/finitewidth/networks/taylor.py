@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.networks.models import Apply, Model, as_model
-from finitewidth.parametrisation import Geometry
 
 
 class TaylorModel(Model):

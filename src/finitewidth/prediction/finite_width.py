@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.architecture.parametrisation import NTK
 from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
-from finitewidth.parametrisation import NTK
 from finitewidth.prediction.dense_covariance import dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution

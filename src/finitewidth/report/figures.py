@@ -8,7 +8,7 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from finitewidth.critical_point import critical_point
+from finitewidth.architecture.critical_point import critical_point
 from finitewidth.report import style
 from finitewidth.statistics.phases import PhaseDiagram
 from finitewidth.tuning import Tuning

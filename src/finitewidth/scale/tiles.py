@@ -8,14 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import (
     Kernels,
     Points,
-    layer_stack,
     prepare,
-    resolved_law,
+    resolved_laws,
     take,
     tile,
     tile_starts,
@@ -40,7 +39,7 @@ def tile_count(n1: int, n2: int | None = None, size: int = _TILE) -> int:
 
 
 def kernel_tiles(
-    net: MLP,
+    net: Layer,
     x1: ArrayLike,
     x2: ArrayLike | None = None,
     *,
@@ -56,18 +55,17 @@ def kernel_tiles(
     x2 = None if x2 is None else as_inputs("x2", x2, net).astype(x1.dtype)
     if x2 is not None and x2.shape[1] != x1.shape[1]:
         raise ValueError(f"x1 has {x1.shape[1]} features and x2 has {x2.shape[1]}; they must agree.")
-    law = resolved_law(net, [x1] if x2 is None else [x1, x2], tolerance, None)
-    layers = layer_stack(net, x1.dtype)
+    laws = resolved_laws(net, [x1] if x2 is None else [x1, x2], tolerance, None)
     prepare_points = eqx.filter_jit(prepare)
-    rows, diagonal = prepare_points(layers, law, x1)
-    columns = rows if x2 is None else prepare_points(layers, law, x2)[0]
+    rows, diagonal = prepare_points(net, laws, x1)
+    columns = rows if x2 is None else prepare_points(net, laws, x2)[0]
     height, width = min(size, len(rows.x)), min(size, len(columns.x))
     for i in tile_starts(len(rows.x), height):
         row_points = take(rows, i, height)
         for j in tile_starts(len(columns.x), width):
             if x2 is None and j < i:
                 continue
-            block = _tile(layers, law, row_points, take(columns, j, width))
+            block = _tile(net, laws, row_points, take(columns, j, width))
             if x2 is None:
                 block = _with_diagonal(block, i - j, diagonal, i)
             yield KernelTile(
@@ -76,8 +74,8 @@ def kernel_tiles(
 
 
 @eqx.filter_jit
-def _tile(layers, law, rows: Points, columns: Points) -> Kernels:
-    return tile(layers, law, rows, columns)
+def _tile(net, laws, rows: Points, columns: Points) -> Kernels:
+    return tile(net, laws, rows, columns)
 
 
 def _with_diagonal(block: Kernels, offset: int, diagonal: Kernels, start: int) -> Kernels:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import Hyperparameter
-from finitewidth.critical_point import (
+from finitewidth.architecture.critical_point import (
     CriticalPoint,
     UniversalityClass,
     critical_point,

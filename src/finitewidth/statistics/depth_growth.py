@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
-from finitewidth.critical_point import critical_point
+from finitewidth.architecture.critical_point import critical_point
 from finitewidth.statistics import fluctuations
 from finitewidth.statistics.fluctuations import check_continuous, check_expandable, layers_of
 from finitewidth.statistics.one_input import one_input_averages

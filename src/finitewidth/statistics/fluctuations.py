@@ -27,8 +27,8 @@ from jaxtyping import Float
 
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
+from finitewidth.architecture.parametrisation import NTK
 from finitewidth.expectations.four_point import FourPoint
-from finitewidth.parametrisation import NTK
 
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]

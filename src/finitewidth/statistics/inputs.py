@@ -5,12 +5,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
+from finitewidth.architecture.networks import input_biases
 
 ArrayLike = np.ndarray | Array | list
 
 
-def as_inputs(name: str, x: ArrayLike, net: MLP) -> Float[Array, "n d"]:
+def as_inputs(name: str, x: ArrayLike, net: Layer) -> Float[Array, "n d"]:
     """x as a floating (points, features) array; one clear sentence when it cannot be one."""
     try:
         x = jnp.asarray(x)
@@ -30,14 +31,15 @@ def as_inputs(name: str, x: ArrayLike, net: MLP) -> Float[Array, "n d"]:
     return x
 
 
-def _check_values(name: str, x: Float[np.ndarray, "n d"], net: MLP) -> None:
+def _check_values(name: str, x: Float[np.ndarray, "n d"], net: Layer) -> None:
     finite = np.isfinite(x).all(axis=1)
     if not finite.all():
         raise ValueError(
             f"{name} holds NaN or infinite values in {np.sum(~finite)} of {finite.size} rows, "
             f"first in row {np.argmin(finite)}."
         )
-    if isinstance(net.C_b, Tracer) or np.asarray(net.C_b)[0] > 0:
+    C_b = input_biases(net)
+    if C_b is None or isinstance(C_b, Tracer) or C_b > 0:
         return
     dead = ~x.any(axis=1)
     if dead.any():

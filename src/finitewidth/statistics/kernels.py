@@ -1,16 +1,10 @@
-r"""The NNGP kernel and the neural tangent kernel of an infinitely wide network.
+"""The NNGP kernel and the neural tangent kernel of an infinitely wide network.
 
-$$K^{(\ell+1)} = C_b + C_W\,\langle\sigma\sigma\rangle_{K^{(\ell)}},\qquad
-\Theta^{(\ell+1)} = \lambda_b + \lambda_W\,\langle\sigma\sigma\rangle
-+ C_W\,\langle\sigma'\sigma'\rangle\,\Theta^{(\ell)},$$
-
-starting from $K^{(1)} = C_b + C_W\,x\cdot x'/n_0$ and $\Theta^{(1)} = \lambda_b + \lambda_W\,x\cdot x'/n_0$.
-
-The recursion closes on each pair of inputs once the variances of the two are known, so it runs on
+The rules of the layers (`finitewidth.statistics.rules`) say how the kernels of one layer follow from those of
+the layer below. They close on each pair of inputs once the variances of the two are known, so they run on
 square tiles small enough for the cache, all layers of one tile before the next.
 """
 
-import functools
 from typing import NamedTuple
 
 import equinox as eqx
@@ -19,12 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
-from jax.typing import DTypeLike
 from jaxtyping import Array, Complex, Float, PyTree
 
-from finitewidth.architecture import MLP
-from finitewidth.expectations.laws import ExactLaw, PairLaw
+from finitewidth.architecture import MLP, Layer
+from finitewidth.architecture.networks import activations
+from finitewidth.expectations.laws import Averages, ExactLaw, PairLaw
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.rules import Moments, PairLaws, cross, own
+from finitewidth.statistics.rules.mlp import every_layer
+from finitewidth.statistics.rules.moments import packed, unpacked
 
 # Two tiles of complex numbers fill the second-level cache of two cores; smaller ones spend their time
 # on handing work to the threads. Below the least size a symmetric matrix is not cut any further.
@@ -42,24 +39,15 @@ class Kernels(NamedTuple):
     ntk: Float[Array, "*shape"]
 
 
-class Layers(NamedTuple):
-    """Hyperparameters of a stack of affine layers, first axis the layer."""
-
-    C_b: Float[Array, " layers"]
-    C_W: Float[Array, " layers"]
-    lambda_b: Float[Array, " layers"]
-    lambda_W: Float[Array, " layers"]
-
-
 class Points(NamedTuple):
     """A set of inputs with everything the recursion needs to know about each of them alone."""
 
     x: Float[Array, "n d"]
-    features: PyTree[Float[Array, "hidden n ..."]]
+    features: PyTree[Float[Array, "n ..."]]
 
 
 def kernels(
-    net: MLP,
+    net: Layer,
     x1: ArrayLike,
     x2: ArrayLike | None = None,
     *,
@@ -102,43 +90,91 @@ def kernels(
             raise ValueError(f"x1 has {x1.shape[1]} features and x2 has {x2.shape[1]}; they must agree.")
         dtype = jnp.promote_types(x1.dtype, x2.dtype)
         x1, x2 = x1.astype(dtype), x2.astype(dtype)
-    law = resolved_law(net, [x1] if x2 is None else [x1, x2], tolerance, terms)
-    layers = layer_stack(net, x1.dtype)
+    laws = resolved_laws(net, [x1] if x2 is None else [x1, x2], tolerance, terms)
     if x2 is None:
-        return _symmetric(layers, law, x1)
-    return _rectangular(layers, law, x1, x2)
+        return _symmetric(net, laws, x1)
+    return _rectangular(net, laws, x1, x2)
 
 
 def trajectory(net: MLP, x: ArrayLike) -> Kernels:
     """Diagonal kernels of every layer, for every input: `nngp` and `ntk` are (depth, points)."""
     x = as_inputs("x", x, net)
-    return _diagonals(layer_stack(net, x.dtype), net.activation.law(), x)
+    return _trajectory(net, default_laws(net), x)
 
 
-def layer_stack(net: MLP, dtype: DTypeLike) -> Layers:
-    """The network's hyperparameters in the precision of the inputs."""
-    return Layers(*(a.astype(dtype) for a in (net.C_b, net.C_W, net.lambda_b, net.lambda_W)))
+@eqx.filter_jit
+def _trajectory(net: MLP, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
+    return Kernels(*every_layer(net, _own_moments(x), laws)[0])
 
 
-def resolved_law(
-    net: MLP, inputs: list[Float[Array, "_ d"]], tolerance: float | None, terms: int | None
-) -> PairLaw:
-    """The activation's pair law, long enough for the variances that these inputs reach."""
-    law = net.activation.law(terms)
+def default_laws(net: Layer, terms: int | None = None) -> PairLaws:
+    """The pair laws of all activations of a network, series of one length where there is no closed form."""
+    found = activations(net)
+    return PairLaws(found, tuple(activation.law(terms) for activation in found))
+
+
+def resolved_laws(
+    net: Layer, inputs: list[Float[Array, "_ d"]], tolerance: float | None, terms: int | None
+) -> PairLaws:
+    """The pair laws, accurate enough for the variances that these inputs reach."""
+    laws = default_laws(net, terms)
     if terms is not None:
-        return law
+        return laws
     if tolerance is None:
         tolerance = _DEFAULT_TOLERANCE[inputs[0].dtype.name]
     elif not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}.")
-    if isinstance(law, ExactLaw):
-        return law
+    if all(isinstance(law, ExactLaw) for law in laws.laws):
+        return laws
     net, inputs = jax.tree.map(_value, (net, inputs))
     if any(isinstance(a, Tracer) for a in jax.tree.leaves((net, inputs))):
-        return law
+        return laws
     with jax.ensure_compile_time_eval():
-        trajectories = _diagonals(layer_stack(net, jnp.float64), law, _representatives(inputs))
-        return law.resolve(trajectories.nngp[:-1], tolerance)
+        met = _variances(net, laws, _representatives(inputs))
+        resolved = [
+            law.resolve(np.concatenate([v.ravel() for v in met[i]]), tolerance) if met[i] else law
+            for i, law in enumerate(laws.laws)
+        ]
+    return PairLaws(laws.activations, tuple(resolved))
+
+
+class _Met(eqx.Module):
+    """Variances that entered the neurons of one activation."""
+
+    number: int = eqx.field(static=True)
+    variance: Float[Array, "n ..."]
+
+
+class _Noting(PairLaw):
+    """A pair law whose features are the variances it was asked about."""
+
+    law: PairLaw
+    number: int = eqx.field(static=True)
+
+    def moments(self, q: Float[Array, "*n"]) -> Averages:
+        return self.law.moments(q)
+
+    def features(self, q: Float[Array, " n"]) -> _Met:
+        return _Met(self.number, q)
+
+    def pair(self, rows: PyTree, columns: PyTree, k: Float[Array, "rows columns"]) -> Averages:
+        return self.law.pair(rows, columns, k)
+
+    def resolve(self, q: Float[Array, "*n"], tolerance: float) -> PairLaw:
+        return self.law.resolve(q, tolerance)
+
+
+def _variances(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> list[list[np.ndarray]]:
+    """All variances that each activation of the network meets at these inputs."""
+    noting = PairLaws(laws.activations, tuple(_Noting(law, i) for i, law in enumerate(laws.laws)))
+    is_met = lambda node: isinstance(node, _Met)
+    met = [node for node in jax.tree.leaves(_features(net, noting, x), is_leaf=is_met) if is_met(node)]
+    return [[np.asarray(m.variance) for m in met if m.number == i] for i in range(len(laws.laws))]
+
+
+@eqx.filter_jit
+def _features(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> PyTree:
+    return own(net, _own_moments(x), laws)[1]
 
 
 def _value(array: Array) -> Array:
@@ -152,66 +188,27 @@ def _representatives(inputs: list[Float[Array, "_ d"]]) -> Float[Array, "quantil
     return jnp.asarray(np.quantile(np.concatenate(lengths), np.linspace(0, 1, _QUANTILES))[:, None])
 
 
-@eqx.filter_jit
-def _diagonals(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
-    """K and Theta of every input with itself, layer by layer: (depth, n)."""
+def _own_moments(x: Float[Array, "n d"]) -> Moments:
     square = jnp.sum(x**2, axis=1) / x.shape[1]
-
-    def step(below: Kernels, layer: Layers):
-        value, slope = law.moments(below.nngp)
-        above = _affine(layer, value, slope, below.ntk)
-        return above, above
-
-    first, rest = _split(layers)
-    base = _base(first, square)
-    _, above = lax.scan(step, base, rest)
-    return Kernels(*(jnp.concatenate([b[None], a]) for b, a in zip(base, above, strict=True)))
+    return Moments(square, jnp.zeros_like(square))
 
 
-def prepare(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> tuple[Points, Kernels]:
-    """Per-input features of every hidden layer, and the exact output diagonals."""
-    diagonal = _diagonals(layers, law, x)
-    features = lax.map(law.features, diagonal.nngp[:-1])
-    return Points(x, features), Kernels(*(d[-1] for d in diagonal))
+def prepare(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> tuple[Points, Kernels]:
+    """The features of every input, and the exact output diagonals."""
+    diagonal, features = own(net, _own_moments(x), laws)
+    return Points(x, features), Kernels(*diagonal)
 
 
-def tile(layers: Layers, law: PairLaw, rows: Points, columns: Points) -> Kernels:
-    """All layers of the recursion for one tile of pairs."""
-    return _unpack(_packed_tile(layers, law, rows, columns))
-
-
-def _packed_tile(
-    layers: Layers, law: PairLaw, rows: Points, columns: Points
-) -> Complex[Array, "rows columns"]:
+def tile(net: Layer, laws: PairLaws, rows: Points, columns: Points) -> Kernels:
+    """All layers for one tile of pairs."""
     gram = rows.x @ columns.x.T / rows.x.shape[1]
-    first, rest = _split(layers)
-
-    def step(packed, level):
-        layer, row_features, column_features = level
-        below = _unpack(packed)
-        value, slope = law.pair(row_features, column_features, below.nngp)
-        return _pack(_affine(layer, value, slope, below.ntk)), None
-
-    return lax.scan(step, _pack(_base(first, gram)), (rest, rows.features, columns.features))[0]
-
-
-def _pack(pair: Kernels) -> Complex[Array, "*s"]:
-    """Both kernels as one complex array.
-
-    XLA computes each real array in a loop of its own, and would work out what the two kernels share
-    twice; one complex array is one loop.
-    """
-    return lax.complex(pair.nngp, pair.ntk)
-
-
-def _unpack(packed: Complex[Array, "*s"]) -> Kernels:
-    return Kernels(lax.real(packed), lax.imag(packed))
+    below = Moments(gram, jnp.zeros_like(gram))
+    return Kernels(*cross(net, below, rows.features, columns.features, laws))
 
 
 def take(points: Points, start: Array | int, size: int) -> Points:
     """`size` consecutive inputs from `start`."""
-    window = functools.partial(lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
-    return Points(window(points.x), jax.tree.map(functools.partial(window, axis=1), points.features))
+    return jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, size), points)
 
 
 def tile_starts(n: int, size: int) -> list[int]:
@@ -225,8 +222,8 @@ def _tile_size(n: int, largest: int = _TILE) -> int:
 
 
 @eqx.filter_jit
-def _symmetric(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
-    points, diagonal = prepare(layers, law, x)
+def _symmetric(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
+    points, diagonal = prepare(net, laws, x)
     n = x.shape[0]
     size = _tile_size(n, min(_TILE, max(_LEAST_TILE, n // _SYMMETRIC_CUTS)))
     starts = tile_starts(n, size)
@@ -235,10 +232,11 @@ def _symmetric(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
     @jax.checkpoint
     def one_tile(corner):
         rows, columns = take(points, corner[0], size), take(points, corner[1], size)
-        exact = lax.dynamic_slice_in_dim(_pack(diagonal), corner[0], size)
-        block = _packed_tile(layers, law, rows, columns)
+        exact = lax.dynamic_slice_in_dim(packed(Moments(*diagonal)), corner[0], size)
+        block = packed(tile(net, laws, rows, columns))
         on_diagonal = corner[0] == corner[1]
-        return _unpack(lax.cond(on_diagonal, _symmetrised, lambda block, _: block, block, exact))
+        chosen = lax.cond(on_diagonal, _symmetrised, lambda block, _: block, block, exact)
+        return Kernels(*unpacked(chosen))
 
     def write(whole: Kernels, corner):
         block = one_tile(corner)
@@ -250,15 +248,15 @@ def _symmetric(layers: Layers, law: PairLaw, x: Float[Array, "n d"]) -> Kernels:
 
 
 @eqx.filter_jit
-def _rectangular(layers: Layers, law: PairLaw, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]) -> Kernels:
-    (rows, _), (columns, _) = prepare(layers, law, x1), prepare(layers, law, x2)
+def _rectangular(net: Layer, laws: PairLaws, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]) -> Kernels:
+    (rows, _), (columns, _) = prepare(net, laws, x1), prepare(net, laws, x2)
     n1, n2 = x1.shape[0], x2.shape[0]
     height, width = _tile_size(n1), _tile_size(n2)
     corners = np.array([(a, b) for a in tile_starts(n1, height) for b in tile_starts(n2, width)])
 
     @jax.checkpoint
     def one_tile(corner):
-        return tile(layers, law, take(rows, corner[0], height), take(columns, corner[1], width))
+        return tile(net, laws, take(rows, corner[0], height), take(columns, corner[1], width))
 
     def write(whole: Kernels, corner):
         place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))
@@ -276,20 +274,3 @@ def _symmetrised(block: Complex[Array, "n n"], diagonal: Complex[Array, " n"]) -
 def _blank(n1: int, n2: int, dtype: jnp.dtype) -> Kernels:
     """Two matrices to be overwritten; equal ones would be made as one and then copied."""
     return Kernels(jnp.zeros((n1, n2), dtype), jnp.ones((n1, n2), dtype))
-
-
-def _split(layers: Layers) -> tuple[Layers, Layers]:
-    """The first layer, and the stack of those that follow a nonlinearity."""
-    return Layers(*(a[0] for a in layers)), Layers(*(a[1:] for a in layers))
-
-
-def _base(layer: Layers, gram: Float[Array, "*s"]) -> Kernels:
-    return Kernels(layer.C_b + layer.C_W * gram, layer.lambda_b + layer.lambda_W * gram)
-
-
-def _affine(layer: Layers, value, slope, ntk_below) -> Kernels:
-    """One affine layer on top of the averages of the neurons below."""
-    return Kernels(
-        layer.C_b + layer.C_W * value,
-        layer.lambda_b + layer.lambda_W * value + layer.C_W * slope * ntk_below,
-    )

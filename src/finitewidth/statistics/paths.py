@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.architecture import MLP
+from finitewidth.architecture.parametrisation import NTK
 from finitewidth.expectations.piecewise_linear import Slopes, slopes_of
-from finitewidth.parametrisation import NTK
 
 RELU = Slopes(0.0, 1.0)
 

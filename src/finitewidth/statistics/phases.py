@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.interpolate import CubicSpline
 
 from finitewidth.activations import Activation, as_activation
-from finitewidth.critical_point import critical_point, layer_response
+from finitewidth.architecture.critical_point import critical_point, layer_response
 
 _SMALLEST, _LARGEST = 1e-12, 1e8
 _CRITICAL_BAND = 1e-6

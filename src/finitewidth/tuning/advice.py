@@ -10,7 +10,7 @@ from scipy.sparse.linalg import eigsh
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
-from finitewidth.critical_point import critical_point
+from finitewidth.architecture.critical_point import critical_point
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
 from finitewidth.tuning.aspect_ratio import aspect_ratio

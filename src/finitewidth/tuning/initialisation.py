@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from finitewidth.activations import Activation
-from finitewidth.critical_point import critical_point, layer_response
+from finitewidth.architecture.critical_point import critical_point, layer_response
 
 
 class Choice(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
-from finitewidth.critical_point import layer_response
+from finitewidth.architecture.critical_point import layer_response
 from finitewidth.statistics.kernels import kernels, trajectory
 
 Initialisation = tuple[np.ndarray, np.ndarray]

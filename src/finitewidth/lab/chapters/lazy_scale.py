@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from matplotlib.figure import Figure
 
+from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
 from finitewidth.lab.estimate import exact
 from finitewidth.networks.models import Model
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
-from finitewidth.parametrisation import Geometry
 from finitewidth.report import style
 
 _CHAPTER = "Lazy training"

@@ -65,6 +65,16 @@ def critical_point(activation: Activation) -> CriticalPoint:
         return _find(activation)
 
 
+def critical_variances(activation: Activation) -> tuple[float, float]:
+    """C_b and C_W of the critical point; refuses an activation that has none."""
+    critical = critical_point(activation)
+    if not critical.exists:
+        raise ValueError(
+            f"activation {activation.name!r} has no critical point ({critical.reason}): pass C_b and C_W."
+        )
+    return critical.C_b, critical.C_W
+
+
 def _find(activation: Activation) -> CriticalPoint:
     g, g_prime, h = (np.asarray(a) for a in layer_response(activation, jnp.asarray(_GRID)))
     if not (h > 0).all():

@@ -1,34 +1,30 @@
-"""The one description of a network that theory and real networks share."""
+"""The multilayer perceptron: a stack of dense layers with one activation between them."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
-from finitewidth.critical_point import critical_point
-from finitewidth.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
-from finitewidth.weights import Draw, draw_weight
-
-Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
-
-
-class Affine(NamedTuple):
-    """One affine layer, z = bias + weight @ input; also anything that comes one per weight and bias."""
-
-    weight: Array
-    bias: Array
-
+from finitewidth.architecture.critical_point import critical_variances
+from finitewidth.architecture.dense import (
+    Affine,
+    Hyperparameter,
+    Hyperparameters,
+    as_hyperparameter,
+    refuse_one_of_two,
+)
+from finitewidth.architecture.layer import Layer, Shape
+from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
+from finitewidth.architecture.weights import Draw
 
 Params = tuple[Affine, ...]
 
 
-class MLP(eqx.Module):
+class MLP(Layer):
     r"""A multilayer perceptron: architecture, initialisation and learning-rate tensor.
 
     $z^{(1)} = b^{(1)} + W^{(1)}x$ and $z^{(\ell+1)} = b^{(\ell+1)} + W^{(\ell+1)}\sigma(z^{(\ell)})$,
@@ -88,33 +84,32 @@ class MLP(eqx.Module):
         (self.n_out,) = _widths("n_out", (n_out,))
         self.activation = as_activation(activation)
         self.parametrisation = as_parametrisation(parametrisation)
-        if (C_b is None) != (C_W is None):
-            given, missing = ("C_W", "C_b") if C_b is None else ("C_b", "C_W")
-            raise ValueError(
-                f"{given} was given without {missing}: pass both, or neither for the critical point."
-            )
+        refuse_one_of_two(C_b, C_W)
         if C_b is None or C_W is None:
-            critical = critical_point(self.activation)
-            if not critical.exists:
-                raise ValueError(
-                    f"activation {self.activation.name!r} has no critical point "
-                    f"({critical.reason}): pass C_b and C_W."
-                )
-            C_b, C_W = critical.C_b, critical.C_W
-        self.C_b = self._per_layer("C_b", C_b)
-        self.C_W = self._per_layer("C_W", C_W, positive=True)
-        self.lambda_b = self._per_layer("lambda_b", lambda_b)
-        self.lambda_W = self._per_layer("lambda_W", lambda_W)
+            C_b, C_W = critical_variances(self.activation)
+        layers = (self.depth,)
+        self.C_b = as_hyperparameter("C_b", C_b, layers)
+        self.C_W = as_hyperparameter("C_W", C_W, layers, positive=True)
+        self.lambda_b = as_hyperparameter("lambda_b", lambda_b, layers)
+        self.lambda_W = as_hyperparameter("lambda_W", lambda_W, layers)
 
     @property
     def depth(self) -> int:
         """Number of affine layers."""
         return len(self.hidden) + 1
 
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Variances and rates of all affine layers, each (depth,)."""
+        return Hyperparameters(self.C_b, self.C_W, self.lambda_b, self.lambda_W)
+
+    def leaving(self, entering: Shape) -> Shape:
+        return (*entering[:-1], self.n_out)
+
     def init(
         self,
         key: PRNGKeyArray,
-        n_in: int,
+        entering: Shape | int,
         *,
         weights: str | Draw = "gaussian",
         dtype: jnp.dtype | type = float,
@@ -125,7 +120,7 @@ class MLP(eqx.Module):
         ----------
         key
             A `jax.random` key.
-        n_in
+        entering
             Number of inputs.
         weights
             Law of the weights: "gaussian", "uniform", "truncated", "orthogonal", or a function of
@@ -139,21 +134,11 @@ class MLP(eqx.Module):
             `weight` (fan_out, fan_in) and `bias` (fan_out,) of every layer.
         """
         dtype = jnp.zeros((), dtype).dtype
-        layers = []
-        for l, (place, layer_key) in enumerate(
-            zip(self.places(n_in), jax.random.split(key, self.depth), strict=True)
-        ):
-            weight_key, bias_key = jax.random.split(layer_key)
-            weight = draw_weight(weights, weight_key, (place.fan_out, place.fan_in), dtype)
-            bias = jax.random.normal(bias_key, (place.fan_out,), dtype)
-            variance = self.C_W[l] * self.parametrisation.weight_variance(place)
-            layers.append(
-                Affine(
-                    (weight * jnp.sqrt(variance)).astype(dtype),
-                    (bias * jnp.sqrt(self.C_b[l])).astype(dtype),
-                )
-            )
-        return tuple(layers)
+        keys = jax.random.split(key, self.depth)
+        return tuple(
+            layer.draw(keys[l], place, self.parametrisation, weights, dtype)
+            for l, (layer, place) in enumerate(zip(self._layers(), self.places(entering), strict=True))
+        )
 
     def apply(self, params: Params, x: Array) -> Float[Array, "n out"]:
         """The outputs z^(L) at every input."""
@@ -167,24 +152,23 @@ class MLP(eqx.Module):
             z.append(self.activation(z[-1]) @ weight.T + bias)
         return z
 
-    def learning_rates(self, n_in: int, geometry: Geometry = "gradient") -> Params:
+    def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> Params:
         r"""The learning-rate tensor: one number for every weight matrix and every bias vector.
 
         For gradient steps in the NTK parametrisation $\lambda_W/n_{\ell-1}$ and $\lambda_b$. For the other
         geometries (see `Parametrisation.rates`) the square roots of $\lambda_W$ and $\lambda_b$ enter.
         """
-        power = 1.0 if geometry == "gradient" else 0.5
-        layers = []
-        for l, place in enumerate(self.places(n_in)):
-            rates = self.parametrisation.rates(place, geometry)
-            layers.append(
-                Affine(rates.weight * self.lambda_W[l] ** power, rates.bias * self.lambda_b[l] ** power)
-            )
-        return tuple(layers)
+        return tuple(
+            layer.rates(place, self.parametrisation, geometry)
+            for layer, place in zip(self._layers(), self.places(entering), strict=True)
+        )
 
-    def places(self, n_in: int) -> list[Place]:
-        """Sizes and position of every affine layer of a network with n_in inputs."""
-        (n_in,) = _widths("n_in", (n_in,))
+    def _layers(self) -> list[Hyperparameters]:
+        return [Hyperparameters(*(a[l] for a in self.hyperparameters)) for l in range(self.depth)]
+
+    def places(self, entering: Shape | int) -> list[Place]:
+        """Sizes and position of every affine layer of a network with so many inputs."""
+        (n_in,) = _widths("n_in", (entering,) if isinstance(entering, int) else entering)
         widths = (n_in, *self.hidden, self.n_out)
         last_hidden = self.hidden[-1] if self.hidden else 1
         return [
@@ -210,21 +194,6 @@ class MLP(eqx.Module):
                         f"params[{l}].{name} has shape {jnp.shape(array)}; this network with "
                         f"{x.shape[1]} inputs needs {shape}."
                     )
-
-    def _per_layer(self, name: str, value: Hyperparameter, positive: bool = False) -> Array:
-        array = jnp.asarray(value, dtype=float)
-        if array.shape not in ((), (self.depth,)):
-            raise ValueError(
-                f"{name} has shape {array.shape}; give one number, or {self.depth} of them "
-                f"(one per affine layer of {len(self.hidden)} hidden layers)."
-            )
-        if not isinstance(array, Tracer):
-            numbers = np.asarray(array)
-            allowed = numbers > 0 if positive else numbers >= 0
-            if not (allowed & np.isfinite(numbers)).all():
-                bound = "positive" if positive else "zero or positive"
-                raise ValueError(f"{name} must be finite and {bound}, got {value}.")
-        return jnp.broadcast_to(array, (self.depth,))
 
 
 def _widths(name: str, values: Sequence[int]) -> tuple[int, ...]:

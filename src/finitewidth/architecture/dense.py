@@ -1,0 +1,157 @@
+"""A layer of random weights and biases, fully connected."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
+from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place
+from finitewidth.architecture.weights import Draw, draw_weight
+
+Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
+
+
+class Affine(NamedTuple):
+    """One affine layer, z = bias + weight @ input; also anything that comes one per weight and bias."""
+
+    weight: Array
+    bias: Array
+
+
+class Hyperparameters(NamedTuple):
+    """Variances and learning rates of one affine layer, or of a stack of them along the first axis."""
+
+    C_b: Float[Array, "*layers"]
+    C_W: Float[Array, "*layers"]
+    lambda_b: Float[Array, "*layers"]
+    lambda_W: Float[Array, "*layers"]
+
+    def draw(
+        self,
+        key: PRNGKeyArray,
+        place: Place,
+        parametrisation: Parametrisation,
+        weights: str | Draw,
+        dtype: jnp.dtype,
+    ) -> Affine:
+        """Weight (fan_out, fan_in) and bias (fan_out,) of one layer."""
+        weight_key, bias_key = jax.random.split(key)
+        weight = draw_weight(weights, weight_key, (place.fan_out, place.fan_in), dtype)
+        bias = jax.random.normal(bias_key, (place.fan_out,), dtype)
+        variance = self.C_W * parametrisation.weight_variance(place)
+        return Affine((weight * jnp.sqrt(variance)).astype(dtype), (bias * jnp.sqrt(self.C_b)).astype(dtype))
+
+    def rates(self, place: Place, parametrisation: Parametrisation, geometry: Geometry) -> Affine:
+        """Rates of one layer; beyond gradient steps the square roots of lambda_W and lambda_b enter."""
+        power = 1.0 if geometry == "gradient" else 0.5
+        rates = parametrisation.rates(place, geometry)
+        return Affine(rates.weight * self.lambda_W**power, rates.bias * self.lambda_b**power)
+
+
+class Dense(Layer):
+    r"""A fully connected layer, $z_i = b_i + \sum_j W_{ij} s_j$ over the last axis of its inputs.
+
+    $b\sim N(0, C_b)$ and $W\sim N(0, C_W/n)$ with n inputs; gradient descent moves biases with rate
+    $\lambda_b$ and weights with rate $\lambda_W/n$, times the global step.
+
+    Parameters
+    ----------
+    width
+        Number of outputs.
+    C_b, C_W
+        Variances of biases and (rescaled) weights. Both `None` means the critical point of the activation
+        next to this layer in its `Sequential`, and C_b = 0, C_W = 1 where there is none.
+    lambda_b, lambda_W
+        Learning rates of biases and (rescaled) weights.
+    """
+
+    width: int = eqx.field(static=True)
+    C_b: Float[Array, ""] | None
+    C_W: Float[Array, ""] | None
+    lambda_b: Float[Array, ""]
+    lambda_W: Float[Array, ""]
+    around: Surroundings = eqx.field(static=True)
+
+    def __init__(
+        self,
+        width: int,
+        C_b: Hyperparameter | None = None,
+        C_W: Hyperparameter | None = None,
+        lambda_b: Hyperparameter = 1.0,
+        lambda_W: Hyperparameter = 1.0,
+    ):
+        (self.width,) = as_shape("width", width)
+        refuse_one_of_two(C_b, C_W)
+        self.C_b = None if C_b is None else as_hyperparameter("C_b", C_b, ())
+        self.C_W = None if C_W is None else as_hyperparameter("C_W", C_W, (), positive=True)
+        self.lambda_b = as_hyperparameter("lambda_b", lambda_b, ())
+        self.lambda_W = as_hyperparameter("lambda_W", lambda_W, ())
+        self.around = Surroundings()
+
+    def within(self, around: Surroundings) -> "Dense":
+        return replaced(self, around=around)
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Variances and rates, C_b = 0 and C_W = 1 where none were chosen."""
+        C_b = jnp.zeros(()) if self.C_b is None else self.C_b
+        C_W = jnp.ones(()) if self.C_W is None else self.C_W
+        return Hyperparameters(C_b, C_W, self.lambda_b, self.lambda_W)
+
+    def leaving(self, entering: Shape) -> Shape:
+        return (*entering[:-1], self.width)
+
+    def init(
+        self,
+        key: PRNGKeyArray,
+        entering: Shape | int,
+        *,
+        weights: str | Draw = "gaussian",
+        dtype: jnp.dtype | type = float,
+    ) -> Affine:
+        dtype = jnp.zeros((), dtype).dtype
+        return self.hyperparameters.draw(
+            key, self._place(entering), self.around.parametrisation, weights, dtype
+        )
+
+    def apply(self, params: Affine, x: Array) -> Array:
+        return x @ params.weight.T + params.bias
+
+    def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> Affine:
+        return self.hyperparameters.rates(self._place(entering), self.around.parametrisation, geometry)
+
+    def _place(self, entering: Shape | int) -> Place:
+        fan_in = as_shape("entering", entering)[-1]
+        return Place(fan_in, self.width, self.around.width, self.around.first, self.around.last)
+
+
+def refuse_one_of_two(C_b: Hyperparameter | None, C_W: Hyperparameter | None) -> None:
+    """Refuse one variance without the other."""
+    if (C_b is None) != (C_W is None):
+        given, missing = ("C_W", "C_b") if C_b is None else ("C_b", "C_W")
+        raise ValueError(
+            f"{given} was given without {missing}: pass both, or neither for the critical point."
+        )
+
+
+def as_hyperparameter(
+    name: str, value: Hyperparameter, shape: tuple[int, ...], positive: bool = False
+) -> Array:
+    """An array of `shape` from one number, or from as many as the shape has layers."""
+    array = jnp.asarray(value, dtype=float)
+    if array.shape not in ((), shape):
+        expected = "give one number" + (f", or {shape[0]} of them (one per affine layer)" if shape else "")
+        raise ValueError(f"{name} has shape {array.shape}; {expected}.")
+    if not isinstance(array, Tracer):
+        numbers = np.asarray(array)
+        allowed = numbers > 0 if positive else numbers >= 0
+        if not (allowed & np.isfinite(numbers)).all():
+            bound = "positive" if positive else "zero or positive"
+            raise ValueError(f"{name} must be finite and {bound}, got {value}.")
+    return jnp.broadcast_to(array, shape)

@@ -1,0 +1,90 @@
+"""The interface of a layer: shapes, random parameters, outputs and learning rates."""
+
+import dataclasses
+from abc import abstractmethod
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from finitewidth.architecture.parametrisation import NTK, Geometry, Parametrisation
+from finitewidth.architecture.weights import Draw
+
+Shape = tuple[int, ...]
+AnyLayer = TypeVar("AnyLayer", bound="Layer")
+
+
+class Surroundings(NamedTuple):
+    """What a layer must know about the network around it.
+
+    Attributes
+    ----------
+    parametrisation
+        How variances and rates scale with width.
+    first, last
+        Whether no layer below, or above, has parameters.
+    width
+        Width of the last hidden layer; 1 without any.
+    """
+
+    parametrisation: Parametrisation = NTK()
+    first: bool = True
+    last: bool = True
+    width: int = 1
+
+
+class Layer(eqx.Module):
+    """One layer of a network, or a whole network: a function of (params, x) that acts on every input alone.
+
+    `entering` and `leaving` are shapes of one input without the axis of points, channels last. What a layer
+    does to the kernels of infinitely wide networks is said by its rules in `finitewidth.statistics.rules`.
+    """
+
+    @abstractmethod
+    def leaving(self, entering: Shape) -> Shape:
+        """Shape of one output for inputs of shape `entering`; refuses shapes that do not fit."""
+
+    @abstractmethod
+    def init(
+        self,
+        key: PRNGKeyArray,
+        entering: Shape | int,
+        *,
+        weights: str | Draw = "gaussian",
+        dtype: jnp.dtype | type = float,
+    ) -> PyTree:
+        """Draw the parameters, a tree of arrays; an empty tuple for a layer that has none."""
+
+    @abstractmethod
+    def apply(self, params: PyTree, x: Array) -> Array:
+        """Outputs (points, *leaving) at the inputs x (points, *entering)."""
+
+    @abstractmethod
+    def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> PyTree:
+        """A tree of numbers that `jax.tree.broadcast` fits to the parameters: the learning-rate tensor."""
+
+    def within(self, around: Surroundings) -> "Layer":
+        """This layer as part of a network; only layers whose variances or rates scale with width differ."""
+        return self
+
+    def has_parameters(self, entering: Shape) -> bool:
+        """Whether anything in this layer is random and trained."""
+        return bool(jax.tree.leaves(self.learning_rates(entering)))
+
+
+def as_shape(name: str, shape: Shape | int) -> Shape:
+    """A shape of positive whole numbers; one number n stands for (n,)."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not sizes or any(int(size) != size or size < 1 for size in sizes):
+        raise ValueError(f"{name} must hold positive whole numbers, got {shape}.")
+    return tuple(int(size) for size in sizes)
+
+
+def replaced(layer: AnyLayer, /, **fields: Any) -> AnyLayer:
+    """A copy of the layer with some of its fields changed, static ones too."""
+    copy = object.__new__(type(layer))
+    for field in dataclasses.fields(layer):
+        object.__setattr__(copy, field.name, fields.get(field.name, getattr(layer, field.name)))
+    return copy

@@ -1,0 +1,20 @@
+r"""What each layer does to the kernels of an infinitely wide network.
+
+A rule has two halves. `own` turns the moments of every input with itself below the layer into those above
+it, and returns the features: whatever `cross` must know about each input alone. `cross` does the same for
+every pair of a tile, given the features of its rows and of its columns. Work that depends on one input is
+therefore done once per input, not once per pair.
+
+A layer of your own gets its rule by
+
+    @rules.own.register(MyLayer)
+    @rules.cross.register(MyLayer)
+
+Features are trees of arrays whose first axis counts the inputs.
+"""
+
+from finitewidth.statistics.rules import activate, dense, mlp, repeat, sequential  # noqa: F401  (register)
+from finitewidth.statistics.rules.interface import cross, own
+from finitewidth.statistics.rules.moments import Moments, PairLaws
+
+__all__ = ["Moments", "PairLaws", "cross", "own"]

@@ -1,0 +1,60 @@
+r"""MLP: one scan over its layers, whatever their widths and hyperparameters.
+
+$$K^{(\ell+1)} = C_b + C_W\,\langle\sigma\sigma\rangle_{K^{(\ell)}},\qquad
+\Theta^{(\ell+1)} = \lambda_b + \lambda_W\,\langle\sigma\sigma\rangle
++ C_W\,\langle\sigma'\sigma'\rangle\,\Theta^{(\ell)},$$
+
+starting from $K^{(1)} = C_b + C_W\,x\cdot x'/n_0$ and $\Theta^{(1)} = \lambda_b + \lambda_W\,x\cdot x'/n_0$.
+"""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import PyTree
+
+from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.dense import Hyperparameters
+from finitewidth.architecture.mlp import MLP
+from finitewidth.statistics.rules.dense import affine, cast
+from finitewidth.statistics.rules.interface import cross, own
+from finitewidth.statistics.rules.moments import Moments, PairLaws, packed, unpacked
+from finitewidth.statistics.rules.repeat import inputs_first, layers_first
+
+
+def every_layer(net: MLP, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+    """Own moments (depth, n) above every affine layer, and the features (n, hidden, ...)."""
+    first, rest = _split(cast(net.hyperparameters, below))
+    neurons = Activate(net.activation)
+
+    def step(below: Moments, layer: Hyperparameters):
+        inside, features = own(neurons, below, laws)
+        above = affine(layer, inside)
+        return above, (above, features)
+
+    base = affine(first, below)
+    _, (above, features) = lax.scan(step, base, rest)
+    stacked = Moments(*(jnp.concatenate([b[None], a]) for b, a in zip(base, above, strict=True)))
+    return stacked, inputs_first(features)
+
+
+@own.register
+def _(net: MLP, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+    moments, features = every_layer(net, below, laws)
+    return Moments(*(m[-1] for m in moments)), features
+
+
+@cross.register
+def _(net: MLP, below: Moments, rows: PyTree, columns: PyTree, laws: PairLaws) -> Moments:
+    first, rest = _split(cast(net.hyperparameters, below))
+    neurons = Activate(net.activation)
+
+    def step(below, level):
+        layer, features = level
+        return packed(affine(layer, cross(neurons, unpacked(below), *features, laws))), None
+
+    levels = (rest, layers_first((rows, columns)))
+    return unpacked(lax.scan(step, packed(affine(first, below)), levels)[0])
+
+
+def _split(layers: Hyperparameters) -> tuple[Hyperparameters, Hyperparameters]:
+    """The first layer, and the stack of those that follow a nonlinearity."""
+    return Hyperparameters(*(a[0] for a in layers)), Hyperparameters(*(a[1:] for a in layers))

@@ -1,0 +1,44 @@
+"""What the rules of infinite width pass from layer to layer."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+from jax import lax
+from jaxtyping import Array, Complex, Float
+
+from finitewidth.activations import Activation
+from finitewidth.expectations.laws import PairLaw
+
+
+class Moments(NamedTuple):
+    """Kernels somewhere in a network: of every input with itself (n,), or of all pairs (rows, columns)."""
+
+    nngp: Float[Array, "*shape"]
+    ntk: Float[Array, "*shape"]
+
+
+class PairLaws(eqx.Module):
+    """The pair law of every activation of a network, accurate enough for the variances it meets."""
+
+    activations: tuple[Activation, ...] = eqx.field(static=True)
+    laws: tuple[PairLaw, ...]
+
+    def __getitem__(self, activation: Activation) -> PairLaw:
+        """The law of one activation; a layer that this network does not know of gets the default one."""
+        if activation in self.activations:
+            return self.laws[self.activations.index(activation)]
+        return activation.law()
+
+
+def packed(moments: Moments) -> Complex[Array, "*shape"]:
+    """Both kernels as one complex array.
+
+    XLA computes each real array in a loop of its own, and would work out what the two kernels share
+    twice; one complex array is one loop.
+    """
+    return lax.complex(moments.nngp, moments.ntk)
+
+
+def unpacked(array: Complex[Array, "*shape"]) -> Moments:
+    """The two kernels again."""
+    return Moments(lax.real(array), lax.imag(array))
