@@ -27,10 +27,10 @@ class Affine(NamedTuple):
 class Hyperparameters(NamedTuple):
     """Variances and learning rates of one affine layer, or of a stack of them along the first axis."""
 
-    C_b: Float[Array, "*layers"]
-    C_W: Float[Array, "*layers"]
-    lambda_b: Float[Array, "*layers"]
-    lambda_W: Float[Array, "*layers"]
+    C_b: Array | float
+    C_W: Array | float
+    lambda_b: Array | float
+    lambda_W: Array | float
 
     def draw(
         self,

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
@@ -103,6 +104,13 @@ class MLP(Layer):
         """Variances and rates of all affine layers, each (depth,)."""
         return Hyperparameters(self.C_b, self.C_W, self.lambda_b, self.lambda_W)
 
+    @property
+    def layers(self) -> list[Hyperparameters]:
+        """Variances and rates of each affine layer; as plain floats unless they are being traced."""
+        known = not any(isinstance(values, Tracer) for values in self.hyperparameters)
+        columns = [values.tolist() if known else list(values) for values in self.hyperparameters]
+        return [Hyperparameters(*row) for row in zip(*columns, strict=True)]
+
     def leaving(self, entering: Shape) -> Shape:
         return (*entering[:-1], self.n_out)
 
@@ -137,7 +145,7 @@ class MLP(Layer):
         keys = jax.random.split(key, self.depth)
         return tuple(
             layer.draw(keys[l], place, self.parametrisation, weights, dtype)
-            for l, (layer, place) in enumerate(zip(self._layers(), self.places(entering), strict=True))
+            for l, (layer, place) in enumerate(zip(self.layers, self.places(entering), strict=True))
         )
 
     def apply(self, params: Params, x: Array) -> Float[Array, "n out"]:
@@ -160,11 +168,8 @@ class MLP(Layer):
         """
         return tuple(
             layer.rates(place, self.parametrisation, geometry)
-            for layer, place in zip(self._layers(), self.places(entering), strict=True)
+            for layer, place in zip(self.layers, self.places(entering), strict=True)
         )
-
-    def _layers(self) -> list[Hyperparameters]:
-        return [Hyperparameters(*(a[l] for a in self.hyperparameters)) for l in range(self.depth)]
 
     def places(self, entering: Shape | int) -> list[Place]:
         """Sizes and position of every affine layer of a network with so many inputs."""

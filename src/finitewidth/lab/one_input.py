@@ -28,13 +28,6 @@ class _Layer(NamedTuple):
     slope: Float[Array, " n"]
 
 
-class _Hyperparameters(NamedTuple):
-    C_b: Float[Array, "..."]
-    C_W: Float[Array, "..."]
-    lambda_b: Float[Array, "..."]
-    lambda_W: Float[Array, "..."]
-
-
 def tangent_kernels(net: MLP, square: float, key: PRNGKeyArray, draws: int) -> Float[np.ndarray, " draws"]:
     r"""The NTK of one output at one input with $|x|^2/n_0$ equal to `square`, for independent networks.
 
@@ -55,8 +48,9 @@ _draws = jax.jit(_kernels, compiler_options=COMPILER)
 def _one_draw(net: MLP, square: Float[Array, ""], key: PRNGKeyArray) -> Float[Array, ""]:
     layers, n = net.depth - 1, net.hidden[0]
     of_weights, of_biases, across = jax.random.normal(key, (3, layers, n))
-    values = _Hyperparameters(net.C_b, net.C_W, net.lambda_b, net.lambda_W)
-    first, middle, last = (jax.tree.map(lambda v, i=i: v[i], values) for i in (0, slice(1, -1), -1))
+    first, middle, last = (
+        jax.tree.map(lambda v, i=i: v[i], net.hyperparameters) for i in (0, slice(1, -1), -1)
+    )
 
     def forward(h, level):
         given, along, bias = level

@@ -15,7 +15,7 @@ from finitewidth.expectations.piecewise_linear import kinked_four_point, kinked_
 from finitewidth.statistics import differentials, fluctuations
 from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
-from finitewidth.statistics.fluctuations import Averages, check_continuous, check_expandable, layers_of
+from finitewidth.statistics.fluctuations import Averages, check_continuous, check_expandable, width_ratios
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 
 MOST_INPUTS = 20
@@ -120,14 +120,14 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}.")
     gram = points @ points.T / points.shape[1]
-    layers = layers_of(net)
-    below = fluctuations.first_layer(gram, layers[0])
+    first, *rest = net.layers
+    below = fluctuations.first_layer(gram, first)
     motion = differentials.first_layer(len(gram)) if not jumps_of(net.activation.function)[0] else None
-    for layer in layers[1:]:
-        averages = neuron_averages(net.activation, below.K, tolerance, passed_on=layer.r > 0)
+    for layer, ratio in zip(rest, width_ratios(net)[1:], strict=True):
+        averages = neuron_averages(net.activation, below.K, tolerance, passed_on=ratio > 0)
         if motion is not None:
-            motion = differentials.next_layer(motion, below, averages, layer)
-        below = fluctuations.next_layer(below, averages, layer)
+            motion = differentials.next_layer(motion, below, averages, layer, ratio)
+        below = fluctuations.next_layer(below, averages, layer, ratio)
     tensors = {name: jnp.asarray(t) for name, t in below._asdict().items()}
     return Corrections(**tensors, width=net.hidden[-1], differentials=motion)
 

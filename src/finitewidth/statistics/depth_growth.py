@@ -20,7 +20,7 @@ from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
 from finitewidth.architecture.critical_point import critical_point
 from finitewidth.statistics import fluctuations
-from finitewidth.statistics.fluctuations import check_continuous, check_expandable, layers_of
+from finitewidth.statistics.fluctuations import check_continuous, check_expandable, width_ratios
 from finitewidth.statistics.one_input import one_input_averages
 
 
@@ -75,12 +75,12 @@ def depth_growth(net: MLP, square: float = 1.0) -> DepthGrowth:
         raise ValueError(f"square must be finite and positive, got {square}.")
     check_expandable(net)
     check_continuous(net.activation)
-    first, *rest = layers_of(net)
+    first, *rest = net.layers
     below = fluctuations.first_layer(np.full((1, 1), float(square)), first)
     levels = [below]
-    for layer in rest:
+    for layer, ratio in zip(rest, width_ratios(net)[1:], strict=True):
         averages = one_input_averages(net.activation, float(below.K[0, 0]))
-        below = fluctuations.next_layer(below, averages, layer)
+        below = fluctuations.next_layer(below, averages, layer, ratio)
         levels.append(below)
     tensors = (np.array([tensor.item() for tensor in column]) for column in zip(*levels, strict=True))
     return DepthGrowth(*tensors, width=np.array([np.inf, *net.hidden], dtype=float))

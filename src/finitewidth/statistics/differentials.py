@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitewidth.statistics.fluctuations import Averages, Fluctuations, Layer, Matrix, Quadruple
+from finitewidth.architecture import Hyperparameters
+from finitewidth.statistics.fluctuations import Averages, Fluctuations, Matrix, Quadruple
 
 
 class Differentials(NamedTuple):
@@ -36,7 +37,7 @@ def first_layer(n: int) -> Differentials:
 
 
 def next_layer(
-    below: Differentials, fluctuations: Fluctuations, averages: Averages, layer: Layer
+    below: Differentials, fluctuations: Fluctuations, averages: Averages, layer: Hyperparameters, ratio: float
 ) -> Differentials:
     r"""One affine layer on top of the neurons below.
 
@@ -45,7 +46,7 @@ def next_layer(
     each.
     """
     M, four = averages
-    C, lam, r = layer.C_W, layer.lambda_W, layer.r
+    C, lam, r = layer.C_W, layer.lambda_W, ratio
     P, Q, R, S, T, U = below
     Th, B, F = fluctuations.Theta, fluctuations.B, fluctuations.F
     m, m20 = M[1, 1], M[2, 0]

@@ -18,6 +18,7 @@ Arrays store the labels in the order of the subscripts. One layer turns the tens
 into its own: a share made by its own finite width, and what the layer below passes on.
 """
 
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -26,37 +27,19 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Hyperparameters
 from finitewidth.architecture.parametrisation import NTK
 from finitewidth.expectations.four_point import FourPoint
+from finitewidth.statistics.rules import Kernels
+from finitewidth.statistics.rules.dense import affine
 
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]
 
 
-class Layer(NamedTuple):
-    """Hyperparameters of one affine layer, and r = (width below it) / (width below that)."""
-
-    C_b: float
-    C_W: float
-    lambda_b: float
-    lambda_W: float
-    r: float
-
-
-def layers_of(net: MLP) -> list[Layer]:
-    """Hyperparameters of every layer; the first two have no ratio of widths below them that matters."""
-    widths = (1, 1, *net.hidden)
-    return [
-        Layer(
-            float(net.C_b[l]),
-            float(net.C_W[l]),
-            float(net.lambda_b[l]),
-            float(net.lambda_W[l]),
-            r=widths[l + 1] / widths[l] if l > 1 else 0.0,
-        )
-        for l in range(net.depth)
-    ]
+def width_ratios(net: MLP) -> list[float]:
+    """Width below each affine layer over the width below that; 0 for the first two, which pass nothing on."""
+    return [0.0, 0.0, *(upper / lower for lower, upper in itertools.pairwise(net.hidden))]
 
 
 def check_expandable(net: MLP) -> None:
@@ -125,13 +108,14 @@ class Hessian(NamedTuple):
         )
 
 
-def first_layer(gram: Matrix, layer: Layer) -> Fluctuations:
+def first_layer(gram: Matrix, layer: Hyperparameters) -> Fluctuations:
     """Exactly Gaussian preactivations and an exactly constant tangent kernel."""
     n = len(gram)
     quadruple = np.zeros((n,) * 4)
+    K, Theta = affine(layer, Kernels(gram, np.zeros(())))
     return Fluctuations(
-        K=layer.C_b + layer.C_W * gram,
-        Theta=layer.lambda_b + layer.lambda_W * gram,
+        K=K,
+        Theta=Theta,
         G1=np.zeros((n, n)),
         V=quadruple,
         H1=np.zeros((n, n)),
@@ -142,13 +126,12 @@ def first_layer(gram: Matrix, layer: Layer) -> Fluctuations:
     )
 
 
-def next_layer(below: Fluctuations, averages: Averages, layer: Layer) -> Fluctuations:
-    """One affine layer on top of the neurons below."""
+def next_layer(below: Fluctuations, averages: Averages, layer: Hyperparameters, ratio: float) -> Fluctuations:
+    """One affine layer on top of the neurons below; `ratio` as in `width_ratios`."""
     M, S = averages
-    C, lam, r = layer.C_W, layer.lambda_W, layer.r
+    C, lam, r = layer.C_W, layer.lambda_W, ratio
     _, Theta, G1, V, H1, D, F, A, B = below
     values, slopes = M[0, 0], M[1, 1]
-    omega = lam * values + C * Theta * slopes
     of_values = Hessian(M[2, 0], M[1, 1], M[0, 2])
     of_slopes = Hessian(M[3, 1], M[2, 2], M[1, 3])
     of_omega = Hessian(*(lam * v + C * Theta * s for v, s in zip(of_values, of_slopes, strict=True)))
@@ -174,9 +157,10 @@ def next_layer(below: Fluctuations, averages: Averages, layer: Layer) -> Fluctua
     d_values = _shift(of_values, (M[4, 0], M[3, 1], M[2, 2], M[1, 3], M[0, 4]), G1, V)
     d_slopes = _shift(of_slopes, (M[5, 1], M[4, 2], M[3, 3], M[2, 4], M[1, 5]), G1, V)
 
+    K_above, Theta_above = affine(layer, Kernels(values, slopes * Theta))
     return Fluctuations(
-        K=layer.C_b + C * values,
-        Theta=layer.lambda_b + omega,
+        K=K_above,
+        Theta=Theta_above,
         G1=r * C * d_values,
         V=C**2 * cov_values + r * C**2 / 4 * V_values_values,
         H1=r * (lam * d_values + C * (slopes * H1 + Theta * d_slopes + 0.5 * _own_hessian(of_slopes, D, F))),

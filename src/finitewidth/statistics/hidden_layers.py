@@ -5,17 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Hyperparameters
 from finitewidth.expectations.derivative_moments import DerivativeMoments
-
-
-class AffineHyperparameters(NamedTuple):
-    """Of one layer of weights and biases."""
-
-    C_b: float
-    C_W: float
-    lambda_b: float
-    lambda_W: float
+from finitewidth.statistics.rules import Kernels
+from finitewidth.statistics.rules.dense import affine
 
 
 class HiddenLayer(NamedTuple):
@@ -27,7 +20,7 @@ class HiddenLayer(NamedTuple):
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
     averages: DerivativeMoments
-    above: AffineHyperparameters
+    above: Hyperparameters
     width: int
     ratio: float
 
@@ -42,20 +35,12 @@ class LayerKernels(NamedTuple):
 
 def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
     """The recursion of K and Theta in double precision, keeping every layer."""
-    affine = [
-        AffineHyperparameters(
-            *(float(values[l]) for values in (net.C_b, net.C_W, net.lambda_b, net.lambda_W))
-        )
-        for l in range(net.depth)
-    ]
-    gram = x @ x.T / x.shape[1]
-    K, Theta = affine[0].C_b + affine[0].C_W * gram, affine[0].lambda_b + affine[0].lambda_W * gram
+    first, *rest = net.layers
+    below = affine(first, Kernels(x @ x.T / x.shape[1], np.zeros(())))
     hidden = []
-    for l, above in enumerate(affine[1:]):
-        averages = DerivativeMoments(net.activation.function, K, tolerance)
+    for l, above in enumerate(rest):
+        averages = DerivativeMoments(net.activation.function, below.nngp, tolerance)
         ratio = net.hidden[l] / net.hidden[l - 1] if l else 0.0
-        hidden.append(HiddenLayer(K, Theta, averages, above, net.hidden[l], ratio))
-        value, slope = averages.pair(0, 0), averages.pair(1, 1)
-        K = above.C_b + above.C_W * value
-        Theta = above.lambda_b + above.lambda_W * value + above.C_W * slope * Theta
-    return LayerKernels(tuple(hidden), K, Theta)
+        hidden.append(HiddenLayer(*below, averages, above, net.hidden[l], ratio))
+        below = affine(above, Kernels(averages.pair(0, 0), averages.pair(1, 1) * below.ntk))
+    return LayerKernels(tuple(hidden), *below)

@@ -19,9 +19,9 @@ from finitewidth.architecture import MLP, Layer
 from finitewidth.architecture.networks import activations
 from finitewidth.expectations.laws import Averages, ExactLaw, PairLaw
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.rules import Moments, PairLaws, cross, own
+from finitewidth.statistics.rules import Kernels, PairLaws, cross, own
 from finitewidth.statistics.rules.mlp import every_layer
-from finitewidth.statistics.rules.moments import packed, unpacked
+from finitewidth.statistics.rules.pairs import packed, unpacked
 
 # Two tiles of complex numbers fill the second-level cache of two cores; smaller ones spend their time
 # on handing work to the threads. Below the least size a symmetric matrix is not cut any further.
@@ -30,13 +30,6 @@ _LEAST_TILE = 128
 _SYMMETRIC_CUTS = 4
 _QUANTILES = 17
 _DEFAULT_TOLERANCE = {"float32": 1e-6, "float64": 1e-9}
-
-
-class Kernels(NamedTuple):
-    """Kernel matrices between two sets of inputs, each (n1, n2)."""
-
-    nngp: Float[Array, "*shape"]
-    ntk: Float[Array, "*shape"]
 
 
 class Points(NamedTuple):
@@ -104,7 +97,7 @@ def trajectory(net: MLP, x: ArrayLike) -> Kernels:
 
 @eqx.filter_jit
 def _trajectory(net: MLP, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
-    return Kernels(*every_layer(net, _own_moments(x), laws)[0])
+    return every_layer(net, _own_kernels(x), laws)[0]
 
 
 def default_laws(net: Layer, terms: int | None = None) -> PairLaws:
@@ -174,7 +167,7 @@ def _variances(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> list[list[
 
 @eqx.filter_jit
 def _features(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> PyTree:
-    return own(net, _own_moments(x), laws)[1]
+    return own(net, _own_kernels(x), laws)[1]
 
 
 def _value(array: Array) -> Array:
@@ -188,22 +181,22 @@ def _representatives(inputs: list[Float[Array, "_ d"]]) -> Float[Array, "quantil
     return jnp.asarray(np.quantile(np.concatenate(lengths), np.linspace(0, 1, _QUANTILES))[:, None])
 
 
-def _own_moments(x: Float[Array, "n d"]) -> Moments:
+def _own_kernels(x: Float[Array, "n d"]) -> Kernels:
     square = jnp.sum(x**2, axis=1) / x.shape[1]
-    return Moments(square, jnp.zeros_like(square))
+    return Kernels(square, jnp.zeros_like(square))
 
 
 def prepare(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> tuple[Points, Kernels]:
     """The features of every input, and the exact output diagonals."""
-    diagonal, features = own(net, _own_moments(x), laws)
-    return Points(x, features), Kernels(*diagonal)
+    diagonal, features = own(net, _own_kernels(x), laws)
+    return Points(x, features), diagonal
 
 
 def tile(net: Layer, laws: PairLaws, rows: Points, columns: Points) -> Kernels:
     """All layers for one tile of pairs."""
     gram = rows.x @ columns.x.T / rows.x.shape[1]
-    below = Moments(gram, jnp.zeros_like(gram))
-    return Kernels(*cross(net, below, rows.features, columns.features, laws))
+    below = Kernels(gram, jnp.zeros_like(gram))
+    return cross(net, below, rows.features, columns.features, laws)
 
 
 def take(points: Points, start: Array | int, size: int) -> Points:
@@ -232,11 +225,11 @@ def _symmetric(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
     @jax.checkpoint
     def one_tile(corner):
         rows, columns = take(points, corner[0], size), take(points, corner[1], size)
-        exact = lax.dynamic_slice_in_dim(packed(Moments(*diagonal)), corner[0], size)
+        exact = lax.dynamic_slice_in_dim(packed(diagonal), corner[0], size)
         block = packed(tile(net, laws, rows, columns))
         on_diagonal = corner[0] == corner[1]
         chosen = lax.cond(on_diagonal, _symmetrised, lambda block, _: block, block, exact)
-        return Kernels(*unpacked(chosen))
+        return unpacked(chosen)
 
     def write(whole: Kernels, corner):
         block = one_tile(corner)

@@ -1,4 +1,4 @@
-r"""Moments of the NTK of scale-invariant networks at one input, exact at every width.
+r"""Kernels of the NTK of scale-invariant networks at one input, exact at every width.
 
 An activation that is linear on either side of zero is $\sigma(z)=sz$ with a slope s that depends on the sign
 of z. At one input and without biases the signs of a layer are fair coins, independent of every even function

@@ -15,6 +15,6 @@ Features are trees of arrays whose first axis counts the inputs.
 
 from finitewidth.statistics.rules import activate, dense, mlp, repeat, sequential  # noqa: F401  (register)
 from finitewidth.statistics.rules.interface import cross, own
-from finitewidth.statistics.rules.moments import Moments, PairLaws
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 
-__all__ = ["Moments", "PairLaws", "cross", "own"]
+__all__ = ["Kernels", "PairLaws", "cross", "own"]

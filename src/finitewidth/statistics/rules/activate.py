@@ -4,17 +4,17 @@ from jaxtyping import PyTree
 
 from finitewidth.architecture.activate import Activate
 from finitewidth.statistics.rules.interface import cross, own
-from finitewidth.statistics.rules.moments import Moments, PairLaws
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 
 
 @own.register
-def _(layer: Activate, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+def _(layer: Activate, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     law = laws[layer.activation]
     value, slope = law.moments(below.nngp)
-    return Moments(value, slope * below.ntk), law.features(below.nngp)
+    return Kernels(value, slope * below.ntk), law.features(below.nngp)
 
 
 @cross.register
-def _(layer: Activate, below: Moments, rows: PyTree, columns: PyTree, laws: PairLaws) -> Moments:
+def _(layer: Activate, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
     value, slope = laws[layer.activation].pair(rows, columns, below.nngp)
-    return Moments(value, slope * below.ntk)
+    return Kernels(value, slope * below.ntk)

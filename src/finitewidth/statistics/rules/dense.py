@@ -4,28 +4,28 @@ from jaxtyping import PyTree
 
 from finitewidth.architecture.dense import Dense, Hyperparameters
 from finitewidth.statistics.rules.interface import cross, own
-from finitewidth.statistics.rules.moments import Moments, PairLaws
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 
 
-def affine(layer: Hyperparameters, below: Moments) -> Moments:
-    """Moments above one affine layer, from those of what enters it; the arrays may be of NumPy or of JAX."""
+def affine(layer: Hyperparameters, below: Kernels) -> Kernels:
+    """Kernels above one affine layer, from those of what enters it; the arrays may be of NumPy or of JAX."""
     K, Theta = below
-    return Moments(
+    return Kernels(
         layer.C_b + layer.C_W * K,
         layer.lambda_b + layer.lambda_W * K + layer.C_W * Theta,
     )
 
 
 @own.register
-def _(layer: Dense, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+def _(layer: Dense, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     return affine(cast(layer.hyperparameters, below), below), ()
 
 
 @cross.register
-def _(layer: Dense, below: Moments, rows: PyTree, columns: PyTree, laws: PairLaws) -> Moments:
+def _(layer: Dense, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
     return affine(cast(layer.hyperparameters, below), below)
 
 
-def cast(layer: Hyperparameters, below: Moments) -> Hyperparameters:
+def cast(layer: Hyperparameters, below: Kernels) -> Hyperparameters:
     """In the precision of the moments."""
     return Hyperparameters(*(a.astype(below.nngp.dtype) for a in layer))

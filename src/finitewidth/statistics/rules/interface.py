@@ -5,18 +5,18 @@ import functools
 from jaxtyping import PyTree
 
 from finitewidth.architecture.layer import Layer
-from finitewidth.statistics.rules.moments import Moments, PairLaws
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 
 
 @functools.singledispatch
-def own(layer: Layer, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
-    """Moments (n,) of every input with itself above the layer, and the features of every input."""
+def own(layer: Layer, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+    """Kernels (n,) of every input with itself above the layer, and the features of every input."""
     raise _unknown(layer)
 
 
 @functools.singledispatch
-def cross(layer: Layer, below: Moments, rows: PyTree, columns: PyTree, laws: PairLaws) -> Moments:
-    """Moments (rows, columns) of all pairs of a tile above the layer."""
+def cross(layer: Layer, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+    """Kernels (rows, columns) of all pairs of a tile above the layer."""
     raise _unknown(layer)
 
 

@@ -16,34 +16,34 @@ from finitewidth.architecture.dense import Hyperparameters
 from finitewidth.architecture.mlp import MLP
 from finitewidth.statistics.rules.dense import affine, cast
 from finitewidth.statistics.rules.interface import cross, own
-from finitewidth.statistics.rules.moments import Moments, PairLaws, packed, unpacked
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
 from finitewidth.statistics.rules.repeat import inputs_first, layers_first
 
 
-def every_layer(net: MLP, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+def every_layer(net: MLP, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     """Own moments (depth, n) above every affine layer, and the features (n, hidden, ...)."""
     first, rest = _split(cast(net.hyperparameters, below))
     neurons = Activate(net.activation)
 
-    def step(below: Moments, layer: Hyperparameters):
+    def step(below: Kernels, layer: Hyperparameters):
         inside, features = own(neurons, below, laws)
         above = affine(layer, inside)
         return above, (above, features)
 
     base = affine(first, below)
     _, (above, features) = lax.scan(step, base, rest)
-    stacked = Moments(*(jnp.concatenate([b[None], a]) for b, a in zip(base, above, strict=True)))
+    stacked = Kernels(*(jnp.concatenate([b[None], a]) for b, a in zip(base, above, strict=True)))
     return stacked, inputs_first(features)
 
 
 @own.register
-def _(net: MLP, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+def _(net: MLP, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     moments, features = every_layer(net, below, laws)
-    return Moments(*(m[-1] for m in moments)), features
+    return Kernels(*(m[-1] for m in moments)), features
 
 
 @cross.register
-def _(net: MLP, below: Moments, rows: PyTree, columns: PyTree, laws: PairLaws) -> Moments:
+def _(net: MLP, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
     first, rest = _split(cast(net.hyperparameters, below))
     neurons = Activate(net.activation)
 

@@ -7,18 +7,18 @@ from jaxtyping import PyTree
 
 from finitewidth.architecture.sequential import Repeat
 from finitewidth.statistics.rules.interface import cross, own
-from finitewidth.statistics.rules.moments import Moments, PairLaws, packed, unpacked
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
 
 
 @own.register
-def _(layer: Repeat, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+def _(layer: Repeat, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     step = lambda moments, _: own(layer.layer, moments, laws)
     above, features = lax.scan(step, below, length=layer.times)
     return above, inputs_first(features)
 
 
 @cross.register
-def _(layer: Repeat, below: Moments, rows: PyTree, columns: PyTree, laws: PairLaws) -> Moments:
+def _(layer: Repeat, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
     def step(below, features):
         return packed(cross(layer.layer, unpacked(below), *features, laws)), None
 

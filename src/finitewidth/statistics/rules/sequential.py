@@ -4,11 +4,11 @@ from jaxtyping import PyTree
 
 from finitewidth.architecture.sequential import Sequential
 from finitewidth.statistics.rules.interface import cross, own
-from finitewidth.statistics.rules.moments import Moments, PairLaws
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 
 
 @own.register
-def _(layer: Sequential, below: Moments, laws: PairLaws) -> tuple[Moments, PyTree]:
+def _(layer: Sequential, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     features = []
     for inner in layer.layers:
         below, found = own(inner, below, laws)
@@ -17,7 +17,7 @@ def _(layer: Sequential, below: Moments, laws: PairLaws) -> tuple[Moments, PyTre
 
 
 @cross.register
-def _(layer: Sequential, below: Moments, rows: PyTree, columns: PyTree, laws: PairLaws) -> Moments:
+def _(layer: Sequential, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
     for inner, row, column in zip(layer.layers, rows, columns, strict=True):
         below = cross(inner, below, row, column, laws)
     return below

@@ -10,8 +10,8 @@ from finitewidth.activations import Activation
 from finitewidth.expectations.laws import PairLaw
 
 
-class Moments(NamedTuple):
-    """Kernels somewhere in a network: of every input with itself (n,), or of all pairs (rows, columns)."""
+class Kernels(NamedTuple):
+    """NNGP kernel and NTK: matrices between two sets of inputs (n1, n2), or every input with itself (n,)."""
 
     nngp: Float[Array, "*shape"]
     ntk: Float[Array, "*shape"]
@@ -30,15 +30,15 @@ class PairLaws(eqx.Module):
         return activation.law()
 
 
-def packed(moments: Moments) -> Complex[Array, "*shape"]:
+def packed(kernels: Kernels) -> Complex[Array, "*shape"]:
     """Both kernels as one complex array.
 
     XLA computes each real array in a loop of its own, and would work out what the two kernels share
     twice; one complex array is one loop.
     """
-    return lax.complex(moments.nngp, moments.ntk)
+    return lax.complex(kernels.nngp, kernels.ntk)
 
 
-def unpacked(array: Complex[Array, "*shape"]) -> Moments:
+def unpacked(array: Complex[Array, "*shape"]) -> Kernels:
     """The two kernels again."""
-    return Moments(lax.real(array), lax.imag(array))
+    return Kernels(lax.real(array), lax.imag(array))
