@@ -116,12 +116,18 @@ def tuning_figure(advice: Tuning) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a picture as .png, .pdf or .svg; the name appears only once the file is complete."""
-    path = Path(path)
+def picture_format(path: Path) -> str:
+    """The format that the ending of a file name asks for."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise ValueError(f"a picture must end in .{', .'.join(FORMATS)}, got {path.name!r}.")
+    return kind
+
+
+def save_figure(figure: Figure, path: Path | str) -> None:
+    """Write a picture as .png, .pdf or .svg; the name appears only once the file is complete."""
+    path = Path(path)
+    kind = picture_format(path)
     unfinished = path.with_name(f".{path.name}.part")
     try:
         with style.house_style():
