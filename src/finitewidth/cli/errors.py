@@ -29,7 +29,8 @@ def leave(error: BaseException) -> NoReturn:
     if _shown["traceback"]:
         traceback.print_exception(error)
     if isinstance(error, typer.TyperException):
-        words = " ".join(error.format_message().split())
+        # "Value error, " are pydantic's words, which checks what Typer reads.
+        words = " ".join(error.format_message().replace("Value error, ", "").split())
         # Without words the error is a command without arguments, whose help has been printed.
         if not words:
             sys.exit(error.exit_code)

@@ -14,7 +14,7 @@ from finitewidth.cli.outputs import check_output
 def kernel(
     inputs: Annotated[Path, typer.Argument(help="Inputs, (points, features), as .npy or .csv.")],
     hidden: options.Hidden,
-    out: Annotated[Path, typer.Option(help="Where to write the .npz file.")],
+    out: Annotated[Path, options.path("--out", "Where to write the .npz file.")],
     activation: options.Activation = "relu",
     test: Annotated[Path | None, typer.Option(help="Test inputs: the kernel is then test by inputs.")] = None,
     bias_variance: options.BiasVariance = None,
@@ -31,7 +31,8 @@ def kernel(
 ) -> None:
     """Compute the NNGP kernel and the NTK of the inputs in a file, in bounded memory."""
     widths = options.parse_hidden(hidden)
-    check_output(out, force)
+    options.check_variances(bias_variance, weight_variance)
+    check_output(out, force, inputs=[inputs] if test is None else [inputs, test])
     from rich.progress import Progress
 
     from finitewidth.architecture import MLP
@@ -45,7 +46,7 @@ def kernel(
     first, second = (x, None) if t is None else (t, x)
     summary = KernelSummary()
     started = time.perf_counter()
-    with Progress(console=messages, transient=True) as progress:
+    with Progress(console=messages, transient=True, disable=not messages.is_terminal) as progress:
         task = progress.add_task(
             "kernels", total=tile_count(len(first), None if second is None else len(second))
         )

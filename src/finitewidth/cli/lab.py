@@ -53,7 +53,7 @@ def run_claims(
     scale: Annotated[
         Literal["quick", "full"], typer.Option(help="Seconds per claim, or the figures of the book.")
     ] = "quick",
-    out: Annotated[Path, typer.Option(help="Directory for figures and JSON files.")] = Path("lab"),
+    out: Annotated[Path, options.path("--out", "Directory for figures and JSON files.")] = Path("lab"),
     seed: Annotated[
         int, options.whole_number("--seed", "Seed of the random key.", 0, options.LARGEST_SEED)
     ] = 0,

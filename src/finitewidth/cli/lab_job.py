@@ -25,7 +25,7 @@ def run_all(chosen: list[Claim], scale: Scale, seed: int, out: Path) -> list[Out
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
     )  # fmt: skip
     outcomes = []
-    with Progress(*columns, console=messages, transient=True) as progress:
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
         task = progress.add_task("", total=len(chosen))
         for c in chosen:
             progress.update(task, description=c.id)

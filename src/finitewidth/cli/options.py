@@ -4,6 +4,7 @@ Numbers are checked here, while the command line is read: a wrong one is refused
 """
 
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +51,24 @@ def one_of(option: str, help: str, names: tuple[str, ...]) -> Any:
     return typer.Option(option, help=help, parser=parse, metavar=f"<{'|'.join(names)}>")
 
 
+def path(option: str, help: str) -> Any:
+    """An option that takes a path."""
+
+    def parse(text: str | Path) -> Path:
+        if str(text):
+            return Path(text)
+        raise WrongValue(f"{option} must be a path, got ''.")
+
+    return typer.Option(option, help=help, parser=parse, metavar="<path>")
+
+
+def check_variances(bias: float | None, weight: float | None) -> None:
+    """Refuse one of --C-b and --C-W without the other: the critical point has both."""
+    if (bias is None) != (weight is None):
+        given, missing = (f"--C-W {weight:g}", "--C-b") if bias is None else (f"--C-b {bias:g}", "--C-W")
+        raise ValueError(f"{given} needs {missing} beside it: give both, or neither for the critical point.")
+
+
 def auto_or_number(option: str, text: str, *, zero: bool = False) -> Any:
     """The value of an option that takes `auto` or a number."""
     return "auto" if text == "auto" else _number(option, text, zero, "auto or ")
@@ -73,7 +92,7 @@ def parse_hidden(text: str) -> tuple[int, ...]:
     """Widths from "512x10" (ten hidden layers of 512) or "128,64,32"."""
     width, by, count = text.partition("x")
     parts = [width, count] if by else text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
+    if not all(part.strip().isdecimal() and part.isascii() for part in parts):
         raise ValueError(
             f"--hidden {text!r} is neither WIDTHxLAYERS, such as 512x10, nor widths such as 128,64,32."
         )

@@ -1,16 +1,20 @@
 """Output files named on the command line."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def check_output(path: Path, force: bool, option: str = "--out") -> Path:
+def check_output(path: Path, force: bool, option: str = "--out", inputs: Sequence[Path] = ()) -> Path:
     """Refuse an output that exists already, or that could not be written when the work is done."""
     folder = path.absolute().parent
+    if any(path.exists() and file.exists() and path.samefile(file) for file in inputs):
+        raise ValueError(f"{option} {path} is the input; choose another name.")
     if path.is_dir():
         raise ValueError(f"{option} {path} is a directory; name a file.")
     if not folder.is_dir():
-        raise ValueError(f"the folder {path.parent} of {option} {path} does not exist.")
+        wrong = "is a file" if folder.exists() else "does not exist"
+        raise ValueError(f"the folder {path.parent} of {option} {path} {wrong}.")
     if path.is_symlink() and not path.exists():
         raise ValueError(f"{option} {path} is a broken symbolic link; remove it or choose another name.")
     if path.exists() and not path.is_file():

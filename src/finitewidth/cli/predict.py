@@ -36,7 +36,7 @@ def predict(
         int, options.whole_number("--verify", "Number of real networks to train and compare with.", 0)
     ] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Directory for the results; predict-NAME by default.")
+        Path | None, options.path("--out", "Directory for the results; predict-NAME by default.")
     ] = None,
     task: Annotated[
         Literal["auto", "regression", "classification"], typer.Option(help="What the target is.")
@@ -70,6 +70,7 @@ def predict(
 ) -> None:
     """Predict the distribution of trained networks on a table of data, and check it on real ones."""
     widths = options.parse_hidden(hidden)
+    options.check_variances(bias_variance, weight_variance)
     rate, pull = options.auto_or_number("--eta", eta), options.auto_or_number("--ridge", ridge, zero=True)
     length, trained = options.steps_or_infinity(steps), options.networks(verify)
     directory = out or Path(f"predict-{Path(data).stem}")

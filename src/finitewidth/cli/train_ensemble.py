@@ -20,7 +20,7 @@ def train_ensemble(
         str,
         typer.Argument(help="A .csv or .npy table, label last, or a built-in data set, such as diabetes."),
     ],
-    out: Annotated[Path, typer.Option(help="Where to write the result, an .npz file.")],
+    out: Annotated[Path, options.path("--out", "Where to write the result, an .npz file.")],
     hidden: options.Hidden = "64x2",
     activation: options.Activation = "tanh",
     size: Annotated[int, options.whole_number("--size", "Number of networks.", 1, 10**9)] = 64,
@@ -53,7 +53,7 @@ def train_ensemble(
     test: Annotated[int | None, options.whole_number("--test", "Test points; the rest by default.")] = None,
     seed: options.Seed = 0,
     directory: Annotated[
-        Path | None, typer.Option(help="Keep finished networks here, to continue later.")
+        Path | None, options.path("--directory", "Keep finished networks here, to continue later.")
     ] = None,
     checkpoint_every: Annotated[
         int | None, options.whole_number("--checkpoint-every", "Networks between two writes there.")
@@ -66,12 +66,14 @@ def train_ensemble(
     """Draw and train many networks on one data set, and write their outputs with all settings."""
     if out.suffix != ".npz":
         raise ValueError(f"--out {out} must end in .npz.")
-    check_output(out, force)
+    check_output(out, force, inputs=[Path(data)])
     widths = options.parse_hidden(hidden)
     if learning_rate is None and optimizer != "sgd":
         raise ValueError(f"--learning-rate is needed for the optimizer {optimizer!r}.")
     if directory is not None:
         check_folder(directory, "--directory")
+    elif checkpoint_every is not None:
+        raise ValueError(f"--checkpoint-every {checkpoint_every} needs a --directory to write to.")
     import jax
     import numpy as np
 
@@ -84,6 +86,8 @@ def train_ensemble(
     order = np.asarray(jax.random.permutation(split_key, len(whole.x)))
     train_rows, test_rows = split(order, train, test)
     x, y = whole.x[train_rows], whole.y[train_rows]
+    if batch_size is not None and batch_size > len(x):
+        raise ValueError(f"--batch-size {batch_size} is more than the {len(x)} training points.")
     n_out = whole.classes or whole.y.shape[1]
     net = MLP(widths, activation, n_out=n_out, parametrisation=parametrisation)
     if learning_rate is None:

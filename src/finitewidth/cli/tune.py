@@ -33,13 +33,16 @@ def tune(
         float | None, options.number("--C-W", "Judge your own weight variance times fan-in instead.")
     ] = None,
     as_json: options.Json = False,
-    plot: Annotated[Path | None, typer.Option(help="Where to write a picture, say tune.png.")] = None,
+    plot: Annotated[Path | None, options.path("--plot", "Where to write a picture, say tune.png.")] = None,
     code: Annotated[
         str, options.one_of("--code", "Code to print.", ("pytorch", "jax", "both", "none"))
     ] = "pytorch",
     traceback: options.Traceback = False,
 ) -> None:
     """Say how to initialise and train a network, and what the frameworks' defaults would do to it."""
+    options.check_variances(bias_variance, weight_variance)
+    if data is not None and n_in is not None:
+        raise ValueError(f"--inputs {n_in} and --data {data} exclude each other: the data have their inputs.")
     if plot is not None:
         from finitewidth.report.figures import picture_format, save_figure, tuning_figure
 

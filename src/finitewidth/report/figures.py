@@ -12,6 +12,7 @@ from finitewidth.critical_point import critical_point
 from finitewidth.report import style
 from finitewidth.statistics.phases import PhaseDiagram
 from finitewidth.tuning import Tuning
+from finitewidth.whole_files import whole_file
 
 FORMATS = ("png", "pdf", "svg")
 
@@ -128,10 +129,5 @@ def save_figure(figure: Figure, path: Path | str) -> None:
     """Write a picture as .png, .pdf or .svg; the name appears only once the file is complete."""
     path = Path(path)
     kind = picture_format(path)
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        with style.house_style():
-            figure.savefig(unfinished, dpi=style.DPI, format=kind)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(path) as file, style.house_style():
+        figure.savefig(file, dpi=style.DPI, format=kind)
