@@ -162,14 +162,14 @@ def as_activation(activation: "str | Activation | Callable[[Array], Array]") -> 
         return Activation(activation)
     if not isinstance(activation, str):
         raise TypeError(f"activation must be a name, a function or an Activation, got {activation!r}.")
-    name, _, parameter = activation.strip().lower().partition(":")
+    name, colon, parameter = activation.strip().lower().partition(":")
     name = _ALIASES.get(name, name)
-    if parameter and name in _FAMILIES:
+    if colon and name in _FAMILIES:
         try:
-            return _FAMILIES[name](float(parameter))
+            return _FAMILIES[name](_parameter(parameter))
         except ValueError as error:
             raise ValueError(f"activation {activation!r}: {error}") from None
-    if name in _FUNCTIONS and not parameter:
+    if name in _FUNCTIONS and not colon:
         return _built_in(name)
     close = difflib.get_close_matches(name, [*ACTIVATION_NAMES, *_ALIASES], n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -177,3 +177,10 @@ def as_activation(activation: "str | Activation | Callable[[Array], Array]") -> 
         f"unknown activation {activation!r}.{hint} Known: {', '.join(ACTIVATION_NAMES)}, "
         "leaky_relu:SLOPE, monomial:POWER; or pass any function."
     )
+
+
+def _parameter(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} after the colon is not a number.") from None

@@ -147,10 +147,10 @@ def as_parametrisation(parametrisation: str | Parametrisation) -> Parametrisatio
     if isinstance(parametrisation, Parametrisation):
         return parametrisation
     if isinstance(parametrisation, str):
-        name, _, base = parametrisation.strip().lower().replace("_", "-").partition(":")
+        name, colon, base = parametrisation.strip().lower().replace("_", "-").partition(":")
         if name == "mup" and base.isdigit():
             return MaximalUpdate(int(base))
-        if name in _BY_NAME and not base:
+        if name in _BY_NAME and not colon:
             return _BY_NAME[name]()
     raise ValueError(
         f"unknown parametrisation {parametrisation!r}. Known: {', '.join(PARAMETRISATIONS)}, mup:BASE_WIDTH."

@@ -84,9 +84,12 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (("--order", "2"), "--order must be 0 or 1, got 2."),
+        (("--order", "2"), "--order must be 0 or 1, got '2'."),
         (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
-        (("--order", "1", "--most-samples", "0"), "most_samples must be positive, got 0."),
+        (
+            ("--order", "1", "--most-samples", "0"),
+            "--most-samples must be a whole number, 1 or more, got '0'.",
+        ),
         (("--order", "1", "--ridge", "0.5"), "order=1 describes networks with a random start and no ridge"),
     ],
 )
@@ -197,8 +200,8 @@ WRONG = {
     "one training row": (["one.csv", "--target", "y", "--test", "one.csv"], "one training row in one"),
     "classes": (["few.csv", "--target", "name"], "target 'name' has 5 classes and there are 4 training rows"),
     "eta": (["prices.csv", "--target", "price", "--eta", "5"], r"eta=5 is not below 2/lambda_max=0\.\d+"),
-    "eta word": (["prices.csv", "--target", "price", "--eta", "big"], "--eta must be auto or a number"),
-    "steps": (["prices.csv", "--target", "price", "--steps", "1.5"], "--steps must be a whole number or inf"),
+    "eta word": (["prices.csv", "--target", "price", "--eta", "big"], "--eta must be auto or a positive"),
+    "steps": (["prices.csv", "--target", "price", "--steps", "1.5"], "--steps must be a whole number, zero"),
     "ridge": (["prices.csv", "--target", "price", "--ridge", "-1"], "--ridge must be auto or a finite"),
     "verify": (["prices.csv", "--target", "price", "--verify", "2"], "--verify 2 is too few"),
     "hidden": (["prices.csv", "--target", "price", "--hidden", "8y"], "neither WIDTHxLAYERS"),

@@ -15,6 +15,7 @@ import numpy as np
 from finitewidth.lab.claim import Check, Claim, Outcome, Scale
 from finitewidth.programs import release_programs
 from finitewidth.report import style
+from finitewidth.whole_files import whole_file
 
 
 def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
@@ -43,10 +44,8 @@ def save(outcome: Outcome, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with style.house_style():
         style.save(outcome.draw(), directory / f"{outcome.claim.id}.png")
-    path = directory / f"{outcome.claim.id}.json"
-    unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_text(json.dumps(record(outcome), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    with whole_file(directory / f"{outcome.claim.id}.json") as file:
+        file.write((json.dumps(record(outcome), indent=1, allow_nan=False) + "\n").encode())
 
 
 def describe(claim: Claim) -> dict[str, str]:

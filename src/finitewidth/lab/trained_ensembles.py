@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.data import built_in
 from finitewidth.lab.claim import Check, Prediction, Verdict
 from finitewidth.lab.comparison import Z_LIMIT, z_score
 from finitewidth.lab.estimate import Estimate
@@ -61,6 +60,8 @@ class Case:
 
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Standardised inputs and targets; a second target is that of other patients, sign changed."""
+        from finitewidth.data import built_in  # brings scikit-learn with it
+
         diabetes = built_in("diabetes")
         targets = np.concatenate([diabetes.y, -diabetes.y[::-1]], axis=1)[:, : self.outputs]
         train, test = list(self.train), list(self.test)

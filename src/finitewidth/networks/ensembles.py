@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -30,6 +31,7 @@ from finitewidth.networks.training import (
     trajectory,
 )
 from finitewidth.weights import Draw
+from finitewidth.whole_files import whole_file
 
 
 class Ensemble(NamedTuple):
@@ -62,7 +64,9 @@ class Ensemble(NamedTuple):
         recorded = {f"recorded_{name}": values for name, values in self.recorded.items()}
         arrays = {name: getattr(self, name) for name in ("outputs", "initial_outputs", "losses", "times")}
         text = np.array(json.dumps(self.settings))
-        np.savez(path, allow_pickle=False, settings=text, **arrays, **recorded)
+        path = Path(path)
+        with whole_file(path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")) as file:
+            np.savez(file, allow_pickle=False, settings=text, **arrays, **recorded)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Ensemble":

@@ -66,9 +66,10 @@ def map_members(
 
     # The operations on a block are too small to be split among cores, so whole blocks are.
     workers = max(1, min(os.cpu_count() or 1, memory_limit // max(1, block * bytes_each)))
+    terminal = Console(stderr=True)
     with (
         ThreadPoolExecutor(workers) as pool,
-        Progress(console=Console(stderr=True), disable=not progress) as bar,
+        Progress(console=terminal, disable=not (progress and terminal.is_terminal)) as bar,
     ):
         task = bar.add_task("networks", total=size, completed=min(size, block * len(done)))
         for piece in _pieces(missing, per_file, block):

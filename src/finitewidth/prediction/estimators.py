@@ -122,7 +122,7 @@ class _Classifier(ClassifierMixin, _WideNetwork):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes; the {len(y)} rows of y hold one class, "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         self._fit_outputs(X, np.eye(len(self.classes_))[index] - 1 / len(self.classes_))
         self.label_noise_ = label_noise(self.law_.left_out(), index).variance

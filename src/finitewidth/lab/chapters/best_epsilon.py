@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.optimize import minimize_scalar
 
-from finitewidth.data import built_in
 from finitewidth.dynamics.algorithms import DirectOptimization
 from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
 from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
@@ -183,6 +182,8 @@ class Diabetes:
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Inputs and labels for training and for the test."""
+        from finitewidth.data import built_in  # brings scikit-learn with it
+
         data = built_in("diabetes")
         order = np.random.default_rng(0).permutation(len(data.x))
         x, y = data.x[order], data.y[order]
