@@ -4,6 +4,7 @@ Importing the package switches JAX to 64-bit floating point; arrays passed in as
 """
 
 import importlib
+import importlib.metadata
 
 import jax
 
@@ -95,7 +96,9 @@ _ON_DEMAND = {"lab": "finitewidth.lab", "estimators": "finitewidth.prediction.es
 
 
 def __getattr__(name: str):
-    """Modules that bring matplotlib or scikit-learn with them are imported when first asked for."""
+    """Modules that bring matplotlib or scikit-learn, and the version, are looked up when first asked for."""
+    if name == "__version__":
+        return importlib.metadata.version("finitewidth")
     if name in _ON_DEMAND:
         return importlib.import_module(_ON_DEMAND[name])
     raise AttributeError(f"module 'finitewidth' has no attribute {name!r}")
