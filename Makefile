@@ -19,7 +19,7 @@ lint: .venv/.dev
 
 docs: .venv/.dev  ## the book, as a static site in site/
 	$(BIN)/python docs/ledger.py --scale quick --reuse
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 claims: .venv/.core  ## every claim at full scale: the figures of the book
 	$(BIN)/finitewidth lab run --all --scale full --out build/lab-full

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from finitewidth.cli.console import messages, output, say
+from finitewidth.cli.console import note, output, say
 from finitewidth.cli.errors import INTERRUPTED, leave, show_tracebacks, show_warning
 from finitewidth.cli.help import Command, Group
 from finitewidth.cli.kernel import kernel
@@ -66,7 +66,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
-        keep_programs(lambda sentence: say(messages, f"note: {sentence}"))
+        keep_programs(note)
         try:
             code = app(standalone_mode=False)
         except (Exception, KeyboardInterrupt) as error:

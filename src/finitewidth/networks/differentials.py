@@ -2,9 +2,11 @@ r"""The dNTK and the ddNTK of one real network: how its tangent kernel moves in 
 
 With $v_{i;a} = \lambda\,\nabla z_{i;a}$, the direction in which one output pushes the parameters,
 
-$$dH_{i_0i_1i_2;012} = \partial^2 z_{i_0;0}[v_1, v_2],\qquad
-I_{i_0i_1i_2i_3;0123} = \partial^3 z_{i_0;0}[v_1, v_2, v_3],$$
-$$J_{i_0i_1i_2i_3;0123} = \partial^2 z_{i_0;0}[\cdot, v_2]\,\lambda\,\partial^2 z_{i_1;1}[\cdot, v_3].$$
+$$\begin{aligned}
+dH_{i_0i_1i_2;012} &= \partial^2 z_{i_0;0}[v_1, v_2],\\
+I_{i_0i_1i_2i_3;0123} &= \partial^3 z_{i_0;0}[v_1, v_2, v_3],\\
+J_{i_0i_1i_2i_3;0123} &= \partial^2 z_{i_0;0}[\cdot, v_2]\,\lambda\,\partial^2 z_{i_1;1}[\cdot, v_3].
+\end{aligned}$$
 
 All three are derivatives of the tangent kernel in which each side has parameters of its own, along the
 directions $v$: of its left side (dH once, I twice) or of both sides (J). Nothing larger than a tangent

@@ -47,7 +47,7 @@ def predict(
         on the distance that the parameters move.
     method
         How the correction is computed: `DenseTensors()` or `SampledNeurons(relative_error)`; without it
-        the first for at most 8 points, training and test together, the second for more.
+        the first for at most 14 points, training and test together, the second for more.
 
     Returns
     -------

@@ -162,9 +162,9 @@ class Verification(NamedTuple):
             f"{anchored}, against {theory} after as many steps",
             _line("mean", self.z_mean),
             _line("spread", self.z_std) + f"; measured / predicted {self.std_ratio:.3f}",
-            f"the means differ by {100 * self.difference:.2g} % of their size, noise alone makes "
-            f"{100 * self.noise:.2g} %; finite width is expected to add the order of (depth/width){power} = "
-            f"{100 * self.expected_difference:.2g} %",
+            f"the means differ by {100 * self.difference:.2g} % of their size, sampling noise alone would "
+            f"give {100 * self.noise:.2g} %; corrections of order (depth/width){power} = "
+            f"{100 * self.expected_difference:.2g} % are expected",
         ]
         if self.followed is not None:
             lines.append(
