@@ -29,6 +29,7 @@ from finitewidth.prediction.finite_width import DenseTensors
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.sampled_mean import SampledNeurons
+from finitewidth.saving import load
 from finitewidth.statistics.corrections import Corrections, corrections
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
@@ -76,6 +77,7 @@ __all__ = [
     "expand",
     "fixed_point",
     "kernels",
+    "load",
     "loss_curves",
     "nearly_kernel",
     "nearly_kernel_machine",

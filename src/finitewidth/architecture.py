@@ -1,6 +1,8 @@
 """The one description of a network that theory and real networks share."""
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -13,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.activations import Activation, as_activation
 from finitewidth.critical_point import critical_point
 from finitewidth.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
+from finitewidth.saving import save
 from finitewidth.weights import Draw, draw_weight
 
 Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
@@ -110,6 +113,14 @@ class MLP(eqx.Module):
     def depth(self) -> int:
         """Number of affine layers."""
         return len(self.hidden) + 1
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the network's description into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     def init(
         self,

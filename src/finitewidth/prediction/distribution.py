@@ -1,5 +1,7 @@
 """The distribution of trained networks at a set of test points."""
 
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.arrays import AnyArray
 from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.recipe import Recipe
+from finitewidth.saving import save
 
 
 class Origins(NamedTuple):
@@ -30,7 +33,7 @@ class Origins(NamedTuple):
         return sum(self[1:], start=self[0])
 
 
-class FirstOrder(NamedTuple):
+class FirstOrder(eqx.Module):
     """What finite width changes, to first order; everything is already divided by the width.
 
     Attributes
@@ -58,7 +61,7 @@ class FirstOrder(NamedTuple):
     covariance_correction_error: Float[Array, "test test"] | None
     output_covariance_correction: Float[Array, "test out test out"] | None
     range: ExpansionRange
-    samples: int
+    samples: int = eqx.field(static=True)
 
 
 class TrainedDistribution(eqx.Module):
@@ -83,6 +86,14 @@ class TrainedDistribution(eqx.Module):
     covariance: Float[Array, "test test"]
     first_order: FirstOrder | None = None
     recipe: Recipe | None = None
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the law, its network, data and settings into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     @property
     def mean_correction(self) -> Float[Array, "test out"]:

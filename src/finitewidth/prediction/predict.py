@@ -4,11 +4,12 @@ import dataclasses
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.prediction.bayesian import BayesianInference, posterior
+from finitewidth.prediction.bayesian import posterior
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width import Method, first_order, refuse
+from finitewidth.prediction.finite_width import first_order, refuse
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.methods import BayesianInference, Method, Progress
 from finitewidth.prediction.recipe import Recipe
 from finitewidth.statistics.inputs import ArrayLike
 
@@ -24,6 +25,7 @@ def predict(
     initial: Start | None = None,
     ridge: float | int = 0.0,
     method: Method | None = None,
+    progress: Progress | None = None,
 ) -> TrainedDistribution:
     """Distribution, over initialisations, of the trained network's outputs at the test points.
 
@@ -47,7 +49,10 @@ def predict(
         on the distance that the parameters move.
     method
         How the correction is computed: `DenseTensors()` or `SampledNeurons(relative_error)`; without it
-        the first for at most 8 points, training and test together, the second for more.
+        the first for at most 14 points, training and test together, the second for more.
+    progress
+        Called now and then while neurons are sampled, with the fraction of the work done, estimated, and the
+        relative error so far, of the mean in the first half, of the variances in the second.
 
     Returns
     -------
@@ -76,7 +81,7 @@ def predict(
             raise ValueError(
                 "order=1 describes networks trained by gradient descent, not Bayesian inference."
             )
-        training, law = None, posterior(problem, algorithm)
+        training, law = algorithm, posterior(problem, algorithm)
     else:
         training = algorithm or GradientDescent()
         if order == 1:
@@ -85,7 +90,7 @@ def predict(
             refuse(problem, training)
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
         if order == 1:
-            law = first_order(problem, training, law, method)
+            law = first_order(problem, training, law, method, progress)
     x_train, y, x_test = problem.x_train, problem.y, problem.x_test
     recipe = Recipe(net, x_train, y, x_test, training, order, ridge, initial is None, method)
     return dataclasses.replace(law, recipe=recipe)

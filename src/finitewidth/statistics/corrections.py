@@ -1,6 +1,8 @@
 """`corrections`: the tensors of order 1/width of a network at initialisation."""
 
 import dataclasses
+import os
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
 from finitewidth.expectations.four_point import four_point_averages
 from finitewidth.expectations.piecewise_linear import kinked_four_point, kinked_pairs, slopes_of
+from finitewidth.saving import save
 from finitewidth.statistics import differentials, fluctuations
 from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
@@ -60,6 +63,14 @@ class Corrections:
     B: Quadruple
     width: int
     differentials: Differentials | None = dataclasses.field(repr=False)
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write all tensors into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     @property
     def P(self) -> Quadruple:

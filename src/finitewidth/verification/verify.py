@@ -17,6 +17,7 @@ from finitewidth.prediction.curves import loss_curves
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.methods import BayesianInference
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.recipe import Recipe
 from finitewidth.statistics.inputs import ArrayLike
@@ -99,7 +100,7 @@ def verify(
 def _trainable(recipe: Recipe | None) -> tuple[Recipe, SpectralAlgorithm]:
     if recipe is None:
         raise ValueError("law does not say which networks to train: it must come from finitewidth.predict.")
-    if recipe.algorithm is None:
+    if isinstance(recipe.algorithm, BayesianInference):
         raise ValueError("law is a posterior; verify needs a law of networks trained by gradient descent.")
     if not recipe.random_start:
         raise ValueError("law starts at a given function; verify needs networks with a random start.")
