@@ -13,6 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
+from finitewidth.arrays import check_key
 from finitewidth.critical_point import critical_point
 from finitewidth.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
 from finitewidth.saving import save
@@ -149,6 +150,7 @@ class MLP(eqx.Module):
         tuple of Affine
             `weight` (fan_out, fan_in) and `bias` (fan_out,) of every layer.
         """
+        check_key(key)
         dtype = jnp.zeros((), dtype).dtype
         layers = []
         for l, (place, layer_key) in enumerate(
@@ -236,6 +238,16 @@ class MLP(eqx.Module):
                 bound = "positive" if positive else "zero or positive"
                 raise ValueError(f"{name} must be finite and {bound}, got {value}.")
         return jnp.broadcast_to(array, (self.depth,))
+
+
+def check_mlp(net: object) -> None:
+    """Refuse a network that is not described by an `MLP`."""
+    if not isinstance(net, MLP):
+        given = getattr(net, "__name__", type(net).__name__)
+        raise TypeError(
+            f"net must be an MLP, which says how networks are drawn and trained, got {given}; a function of "
+            "(params, x) has its place in empirical_ntk, expand and train."
+        )
 
 
 def _widths(name: str, values: Sequence[int]) -> tuple[int, ...]:

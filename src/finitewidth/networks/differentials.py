@@ -21,7 +21,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
-from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, rate_tree
+from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments, rate_tree
 from finitewidth.networks.tangent_kernel import Side, cross_kernel
 
 Vectors = Sequence[Array]
@@ -118,8 +118,9 @@ def _legs(
     rates: PyTree | None,
 ) -> _Legs:
     model = as_model(apply_or_net)
-    x0 = as_points("x0", inputs[0])
-    others = (x0 if xk is None else as_points(f"x{k}", xk) for k, xk in enumerate(inputs[1:], start=1))
+    x0 = as_points("x0", inputs[0], model)
+    check_arguments(model, params, x0)
+    others = (x0 if xk is None else as_points(f"x{k}", xk, model) for k, xk in enumerate(inputs[1:], start=1))
     x = (x0, *others)
     if len(vectors) >= len(x):
         raise ValueError(f"{len(vectors)} vectors for {len(x)} legs: leave the first leg free.")

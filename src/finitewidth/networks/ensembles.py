@@ -12,7 +12,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, check_mlp
+from finitewidth.arrays import check_key
 from finitewidth.networks.checkpoints import Settings, digest
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.members import map_members
@@ -174,6 +175,8 @@ def train_ensemble(
     >>> nets.outputs.shape
     (20, 5, 1)
     """
+    check_mlp(net)
+    check_key(key)
     x = as_points("x", x)
     x_test = x if x_test is None else as_points("x_test", x_test)
     sample = net.init(key, x.shape[1], weights=weights, dtype=x.dtype)

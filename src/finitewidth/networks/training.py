@@ -12,8 +12,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.arrays import check_key
 from finitewidth.networks.losses import Loss, as_labels, as_loss
-from finitewidth.networks.models import Apply, Inputs, Model, Perceptron, as_model, as_points
+from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments
 from finitewidth.networks.observables import Observable, Record, as_observables
 from finitewidth.networks.optimizers import Optimizer, Schedule, as_optimizer
 from finitewidth.networks.tangent_kernel import empirical_ntk
@@ -156,9 +157,8 @@ def as_task(
 ) -> tuple[Task, PRNGKeyArray]:
     """The training task that these arguments describe, and the key that draws its batches."""
     model, loss = as_model(apply_or_net), as_loss(loss)
-    x = as_points("x", x)
-    if isinstance(model, Perceptron):
-        model.net.check(params, x)
+    x = as_points("x", x, model)
+    check_arguments(model, params, x)
     outputs = jax.eval_shape(model, params, x)
     y = as_labels(loss, y, outputs.shape, outputs.dtype)
     if batch_size is not None:
@@ -168,6 +168,8 @@ def as_task(
             )
         if key is None:
             raise ValueError(f"batch_size={batch_size} draws batches at random: pass a key.")
+    if key is not None:
+        check_key(key)
     stepper = as_optimizer(optimizer, learning_rate, model, params, rates)
     return Task(model, loss, x, y, stepper, batch_size), jax.random.key(0) if key is None else key
 

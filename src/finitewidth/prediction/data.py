@@ -8,6 +8,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import as_numbers
 from finitewidth.statistics.inputs import ArrayLike
 
 Start = Callable[[Array], Array] | tuple[ArrayLike, ArrayLike]
@@ -17,10 +18,7 @@ def as_targets(
     y: ArrayLike, points: int, dtype: jnp.dtype, name: str = "y_train"
 ) -> Float[Array, "points out"]:
     """Targets as a (points, outputs) array of the inputs' precision."""
-    try:
-        y = jnp.asarray(y, dtype=dtype)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is not an array of numbers.") from None
+    y = as_numbers(name, y).astype(dtype)
     if y.ndim == 1:
         y = y[:, None]
     if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.arrays import AnyArray
+from finitewidth.arrays import AnyArray, check_key
 from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.recipe import Recipe
 from finitewidth.saving import save
@@ -138,6 +139,9 @@ class TrainedDistribution(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n test out"]:
         """Outputs of n trained networks at the test points."""
+        check_key(key)
+        if not (isinstance(n, int | np.integer) and n >= 0):
+            raise ValueError(f"n must be a whole number of networks, got {n!r}.")
         test, out = self.mean.shape
         eigenvalues, eigenvectors = jnp.linalg.eigh(self.covariance)
         root = eigenvectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))

@@ -14,7 +14,6 @@ from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
-from finitewidth.parametrisation import NTK
 from finitewidth.prediction.dense_covariance import dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
@@ -166,8 +165,6 @@ def refuse(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> None:
             f"hidden={net.hidden} has a layer of width 1, where an expansion in 1/width says nothing; "
             "every hidden layer must have at least 2 neurons."
         )
-    if not isinstance(net.parametrisation, NTK):
-        raise ValueError(f"order=1 describes the parametrisation 'ntk' only, not {net.parametrisation}.")
     if not is_smooth(net.activation.function):
         raise ValueError(
             f"order=1 needs a smooth activation, because the kernel's changes in training average its "

@@ -12,6 +12,8 @@ import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray
 
+from finitewidth.arrays import check_key
+
 Progress = Callable[[float, float], None]
 
 
@@ -78,6 +80,7 @@ class SampledNeurons(eqx.Module):
             _is_number(self.covariance_error) and self.covariance_error > 0
         ):
             raise ValueError(f"covariance_error must be positive or None, got {self.covariance_error!r}.")
+        check_key(self.key)
         if not (_is_number(self.most_samples) and self.most_samples >= 1):
             raise ValueError(f"most_samples must be positive, got {self.most_samples!r}.")
 

@@ -86,6 +86,9 @@ def verify(
     >>> check.agrees
     True
     """
+    if not isinstance(law, TrainedDistribution):
+        given = getattr(law, "__name__", type(law).__name__)
+        raise TypeError(f"law must be what finitewidth.predict returned, got {given}.")
     recipe, algorithm = _trainable(law.recipe)
     if not networks >= 3:
         raise ValueError(f"networks must be at least 3 to have a spread, got {networks}.")
