@@ -135,8 +135,8 @@ def _legs(
 
 def _push(legs: _Legs, params: PyTree, x: Array, vector: Float[Array, "n out"]) -> PyTree:
     r"""$\sum_a u_a v_a$: the direction in which the outputs, weighted by u, push the parameters."""
-    _, pull_back = jax.vjp(lambda p: legs.model(p, x), params)
-    return jax.tree.map(lambda rate, g: rate * g, legs.rates, pull_back(vector)[0])
+    z, pull_back = jax.vjp(lambda p: legs.model(p, x), params)
+    return jax.tree.map(lambda rate, g: rate * g, legs.rates, pull_back(jnp.asarray(vector, z.dtype))[0])
 
 
 def _differential(function: Callable[[PyTree], Array], *directions: PyTree) -> Callable[[PyTree], Array]:
@@ -176,8 +176,9 @@ def _over_legs(along: Callable[..., PyTree], legs: _Legs, params: PyTree, vector
         if not remaining:
             return along(legs, params, *chosen, *contracted)
         x = remaining[0]
-        n_out = jax.eval_shape(legs.model, params, x).shape[1]
-        basis = jnp.eye(n_out * len(x), dtype=x.dtype).reshape(-1, len(x), n_out)
+        outputs = jax.eval_shape(legs.model, params, x)
+        n_out = outputs.shape[1]
+        basis = jnp.eye(n_out * len(x), dtype=outputs.dtype).reshape(-1, len(x), n_out)
         swept = lax.map(lambda u: sweep(remaining[1:], [*chosen, _push(legs, params, x, u)]), basis)
         return jax.tree.map(lambda t: _place(t, n_out, len(x)), swept)
 
