@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction.infinite_width import TrainingProblem
     from finitewidth.prediction.predict import predict
     from finitewidth.prediction.sampled_mean import SampledNeurons
+    from finitewidth.saving import load
     from finitewidth.statistics.corrections import Corrections, corrections
     from finitewidth.statistics.criticality import criticality, susceptibilities
     from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
@@ -87,6 +88,7 @@ __all__ = [
     "expand",
     "fixed_point",
     "kernels",
+    "load",
     "loss_curves",
     "nearly_kernel",
     "nearly_kernel_machine",
@@ -124,6 +126,7 @@ _HOMES = {
     "prediction.infinite_width": ("TrainingProblem",),
     "prediction.predict": ("predict",),
     "prediction.sampled_mean": ("SampledNeurons",),
+    "saving": ("load",),
     "statistics.corrections": ("Corrections", "corrections"),
     "statistics.criticality": ("criticality", "susceptibilities"),
     "statistics.depth_growth": ("DepthGrowth", "depth_growth", "vertex_slope"),

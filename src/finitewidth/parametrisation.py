@@ -45,6 +45,11 @@ class Rates(NamedTuple):
 class Parametrisation(abc.ABC):
     """Width scaling of an affine layer's variance and learning rates."""
 
+    @property
+    def name(self) -> str:
+        """What `MLP` calls it."""
+        return next((name for name, kind in _BY_NAME.items() if type(self) is kind), type(self).__name__)
+
     @abc.abstractmethod
     def weight_variance(self, place: Place) -> float:
         """Variance of a weight divided by C_W."""
@@ -114,6 +119,10 @@ class MaximalUpdate(Parametrisation):
     def __post_init__(self):
         if self.base_width < 1:
             raise ValueError(f"base_width must be at least 1, got {self.base_width}.")
+
+    @property
+    def name(self) -> str:
+        return f"mup:{self.base_width}"
 
     def weight_variance(self, place: Place) -> float:
         return 1 / (place.fan_in * (self._inputs(place) if place.last else 1))

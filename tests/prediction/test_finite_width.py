@@ -103,14 +103,16 @@ def test_many_points_are_sampled_and_the_error_is_stated():
     rng = np.random.default_rng(0)
     x, x_test = rng.normal(size=(12, 3)), rng.normal(size=(3, 3))
     seen = []
-    method = fw.SampledNeurons(
-        0.2,
-        covariance_error=None,
-        key=jax.random.key(1),
+    law = fw.predict(
+        fw.MLP((4000, 4000), "tanh", 0.1, 1.3),
+        x,
+        np.sin(x[:, 0]),
+        x_test,
+        fw.GradientFlow(),
+        order=1,
+        method=fw.SampledNeurons(0.2, covariance_error=None, key=jax.random.key(1)),
         progress=lambda done, error: seen.append((done, error)),
     )
-    net = fw.MLP((4000, 4000), "tanh", 0.1, 1.3)
-    law = fw.predict(net, x, np.sin(x[:, 0]), x_test, fw.GradientFlow(), order=1, method=method)
     size = lambda a: float(jnp.sqrt(jnp.mean(a**2)))
     assert 0 < size(law.mean_correction_error) <= 0.2 * size(law.mean_correction)
     assert law.covariance_correction is None
@@ -163,7 +165,6 @@ def test_a_narrow_network_is_warned_of():
         ({"algorithm": fw.GradientDescent(100.0)}, "gradient descent diverges"),
         ({"ridge": 0.1}, "no ridge"),
         ({"x_train": [[0.5, 1.0], [0.5, 1.0]]}, "training points 0 and 1 are equal"),
-        ({"method": fw.DenseTensors(0.0)}, "tolerance must be positive"),
     ],
 )
 def test_refusals_say_why(change, sentence):
@@ -197,3 +198,8 @@ def test_infinite_width_has_no_corrections():
 def test_options_are_checked(options, name):
     with pytest.raises(ValueError, match=name):
         fw.SampledNeurons(**options)
+
+
+def test_the_tolerance_of_quadrature_is_positive():
+    with pytest.raises(ValueError, match="tolerance must be a positive number, got 0"):
+        fw.DenseTensors(0.0)

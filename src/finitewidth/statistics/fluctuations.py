@@ -30,7 +30,7 @@ from jaxtyping import Float
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
 from finitewidth.expectations.four_point import FourPoint
-from finitewidth.parametrisation import NTK
+from finitewidth.statistics.inputs import check_described
 
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]
@@ -63,6 +63,7 @@ def layers_of(net: MLP) -> list[Layer]:
 
 def check_expandable(net: MLP) -> None:
     """Refuse a network that has no expansion in 1/width."""
+    check_described(net)
     if not net.hidden:
         raise ValueError(
             "net has no hidden layer: its outputs are exactly Gaussian and nothing is to correct."
@@ -71,10 +72,6 @@ def check_expandable(net: MLP) -> None:
         raise ValueError(
             f"net.hidden = {net.hidden} has a layer of width 1: an expansion in 1/width says nothing there; "
             "every hidden layer must have at least 2 neurons."
-        )
-    if not isinstance(net.parametrisation, NTK):
-        raise ValueError(
-            f"net has the parametrisation {net.parametrisation}; the theory describes 'ntk' only."
         )
 
 

@@ -1,6 +1,7 @@
 """What a study leaves on disk: predictions.csv, summary.json and report.html."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -110,7 +111,7 @@ def _finite_width(study: Study) -> dict[str, Any] | None:
         "correction of the variance (rms)": variance(first.covariance_correction),
         "standard error of that (rms)": variance(first.covariance_correction_error),
         "samples": first.samples,
-        **first.range._asdict(),
+        **dataclasses.asdict(first.range),
         "words": first.range.words,
     }
 

@@ -1,6 +1,8 @@
 """How far trained networks are from their predicted law, in standard errors."""
 
 import math
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +10,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from finitewidth.prediction.curves import LossCurves
+from finitewidth.saving import save
 
 # How often networks that follow the law may be said to disagree with it.
 FALSE_ALARM = 1e-3
@@ -67,6 +70,14 @@ class Verification(NamedTuple):
     outputs: Float[np.ndarray, "networks test out"]
     predicted_loss: LossCurves
     loss: MeasuredCurves
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the comparison and all outputs into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     @property
     def mean(self) -> Float[np.ndarray, "test out"]:
