@@ -88,3 +88,17 @@ def test_unknown_id_is_refused_before_anything_runs(tmp_path):
     assert isinstance(result.exception, ValueError)
     assert "relu-critical" in str(result.exception)
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("seed", ["0", "5"])
+def test_a_seed_is_no_use_to_claims_without_random_numbers(seed, tmp_path, monkeypatch):
+    fixed = dataclasses.replace(registry.claim("criticality-conditions"), deterministic=True)
+    monkeypatch.setattr(registry, "_CLAIMS", (fixed, registry.claim("linear-critical")))
+    run = ["lab", "run", "criticality-conditions", "--out", str(tmp_path)]
+    assert "warning" not in runner.invoke(app, run).stderr
+    result = runner.invoke(app, [*run, "--seed", seed])
+    assert result.exit_code == 0
+    assert (
+        "warning: --seed changes nothing in criticality-conditions: no random numbers are drawn there."
+        in " ".join(result.stderr.split())
+    )

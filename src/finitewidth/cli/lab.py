@@ -49,11 +49,14 @@ def run_claims(
         Literal["quick", "full"], typer.Option(help="Seconds per claim, or the figures of the book.")
     ] = "quick",
     out: Annotated[Path, typer.Option(help="Directory for figures and JSON files.")] = Path("lab"),
-    seed: Annotated[int, typer.Option(help="Seed of the random key.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of the random key.", show_default="0")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run claims, print the verdicts, save a figure and a JSON file for each; exit code 1 if one fails."""
-    outcomes = _run_all(_chosen(ids or [], everything), scale, seed, out)
+    chosen = _chosen(ids or [], everything)
+    if seed is not None:
+        _name_those_without_randomness(chosen)
+    outcomes = _run_all(chosen, scale, seed or 0, out)
     if as_json:
         typer.echo(json.dumps([record(outcome) for outcome in outcomes], indent=1))
     else:
@@ -72,6 +75,13 @@ def _chosen(ids: list[str], everything: bool) -> list[Claim]:
     if everything == bool(ids):
         raise ValueError("lab run takes either ids of claims or --all; `finitewidth lab list` shows the ids.")
     return list(claims()) if everything else [claim(id) for id in ids]
+
+
+def _name_those_without_randomness(chosen: list[Claim]) -> None:
+    fixed = [c.id for c in chosen if c.deterministic]
+    if fixed:
+        sentence = f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there."
+        messages.print(f"[yellow]warning:[/] {sentence}", highlight=False, soft_wrap=True)
 
 
 def _run_all(chosen: list[Claim], scale: Scale, seed: int, out: Path) -> list[Outcome]:

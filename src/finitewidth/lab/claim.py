@@ -73,6 +73,8 @@ class Claim(Generic[Setting]):
         Turns both into a verdict.
     figure
         Draws both into one picture.
+    deterministic
+        Whether the measurement ignores its key: enumeration or direct integration of a fixed problem.
     """
 
     id: str
@@ -86,6 +88,7 @@ class Claim(Generic[Setting]):
     measure: Callable[[Setting, PRNGKeyArray], Measurement]
     compare: Callable[[Setting, Prediction, Measurement], Verdict]
     figure: Callable[[Setting, Prediction, Measurement], Figure]
+    deterministic: bool = False
 
     def setting(self, scale: Scale) -> Setting:
         """The sizes that belong to a scale."""

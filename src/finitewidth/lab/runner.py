@@ -49,9 +49,10 @@ def save(outcome: Outcome, directory: Path) -> None:
     unfinished.replace(path)
 
 
-def describe(claim: Claim) -> dict[str, str]:
+def describe(claim: Claim) -> dict[str, Any]:
     """What is claimed and where it comes from, ready for JSON."""
-    return {name: getattr(claim, name) for name in ("id", "title", "chapter", "statement", "source")}
+    names = ("id", "title", "chapter", "statement", "source", "deterministic")
+    return {name: getattr(claim, name) for name in names}
 
 
 def record(outcome: Outcome) -> dict[str, Any]:
