@@ -60,6 +60,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
     setting = outcome.claim.setting(outcome.scale)
     return describe(outcome.claim) | {
         "holds": outcome.holds,
+        "false_alarm": outcome.verdict.false_alarm,
         "checks": [_check_record(check) for check in outcome.verdict.checks],
         "scale": outcome.scale,
         "seed": outcome.seed,

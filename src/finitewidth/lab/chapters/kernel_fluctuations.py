@@ -121,7 +121,7 @@ def _relative_variance(H: np.ndarray) -> Estimate:
 
 def _by_depth_and_width(setting: Kernels, estimates: list[Estimate]) -> Estimate:
     shape = (len(setting.hidden_layers), len(setting.widths))
-    return Estimate(*(part.reshape(*shape) for part in stacked(estimates)))
+    return stacked(estimates).reshape(*shape)
 
 
 def _ntk_theory(setting: Kernels) -> Prediction:
@@ -251,7 +251,7 @@ def _growth_theory(setting: Kernels) -> Prediction:
 
 def _growth_measure(setting: Kernels, key) -> Measurement:
     variance = _ntk_measure(setting, key)["variance"]
-    return {"variance": Estimate(*(part * np.array(setting.widths) for part in variance))}
+    return {"variance": variance.times(np.array(setting.widths))}
 
 
 def _growth_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Verdict:
