@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm, t
 
 from finitewidth import lab
-from finitewidth.lab import comparison
+from finitewidth.lab import comparison, sources
 from finitewidth.lab.claim import Check, Claim, Verdict
 from finitewidth.lab.comparison import (
     FALSE_ALARM,
@@ -108,6 +108,25 @@ def test_ids_are_unique_and_texts_are_complete():
     for c in claims:
         assert all((c.title, c.chapter, c.statement, c.source))
         assert c.statement.endswith(".")
+
+
+def test_every_claim_names_its_lecture_or_says_that_it_goes_beyond():
+    for claim in lab.claims():
+        assert claim.source.startswith((*sources.SOURCES, sources.BEYOND)), claim.id
+        assert any(source in claim.source for source in (*sources.SOURCES, "K^(3/2)")), claim.id
+    assert lab.claim("mlp-step-taylor").source.startswith(sources.DAY_3)
+    of_iems = {
+        "first-layer-gradient-width",
+        "gd-min-norm",
+        "lazy-alpha-orders",
+        "lazy-doubled-init",
+        "lr-transfer",
+    }
+    assert {c.id for c in lab.claims() if c.source.startswith(sources.IEMS_402)} == of_iems
+    assert lab.claim("gd-linear-rate").source.startswith("ORF 543 lecture notes, lecture 7, ")
+    assert lab.claim("representer-ridge-duality").source.startswith(
+        "ORF 543 lecture notes, lecture of 10/31, "
+    )
 
 
 def test_z_score_counts_standard_errors_beyond_the_truncation():

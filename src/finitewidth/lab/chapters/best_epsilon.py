@@ -20,10 +20,11 @@ from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, relative_error
 from finitewidth.lab.estimate import exact, share
 from finitewidth.lab.quadratic import Problem
+from finitewidth.lab.sources import ROBERTS
 from finitewidth.report import style
 
 _CHAPTER = "Representation learning"
-_SOURCE = "lectures on the principles of deep learning theory, representation learning"
+_SOURCE = f"{ROBERTS}, representation learning"
 _ROW_SPACE = DirectOptimization()
 
 

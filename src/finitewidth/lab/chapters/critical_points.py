@@ -13,6 +13,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import relative_error, z_score
 from finitewidth.lab.ensembles import input_of_size, over_layers
 from finitewidth.lab.estimate import Estimate, exact, jackknife, propagated, sample_mean, stacked
+from finitewidth.lab.sources import orf_543
 from finitewidth.report import style
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import trajectory
@@ -188,7 +189,7 @@ CLAIMS = (
             "squared difference of two nearby inputs by chi_perp = C_W <sigma'^2>_K; criticality is a "
             "fixed point K* = C_b + C_W <sigma^2> with both equal to one."
         ),
-        source="ORF 543 lecture notes, lecture of 9/19, tuning to criticality (second derivative of sigma^2)",
+        source=orf_543("9/19") + " (second derivative of sigma^2)",
         quick=Responses((0.1, 0.5, 1.0, 2.0)),
         full=Responses(tuple(float(K) for K in np.geomspace(0.05, 3.0, 15))),
         theory=_conditions_theory,
@@ -204,7 +205,7 @@ CLAIMS = (
             "The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l), so "
             "the variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts."
         ),
-        source="ORF 543 lecture notes, lecture of 9/19, linear networks (C_W per layer, not C_W^2)",
+        source=orf_543("9/19") + ", linear networks (C_W per layer, not C_W^2)",
         quick=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 200, 10, 500),
         full=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 500, 20, 2000),
         theory=_variances_theory,
@@ -220,7 +221,7 @@ CLAIMS = (
             "ReLU is critical at C_b = 0, C_W = 2 for every K*: both susceptibilities are C_W/2 at any "
             "variance."
         ),
-        source="ORF 543 lecture notes, lecture of 9/19, ReLU (chi_parallel = C_W P(z > 0))",
+        source=orf_543("9/19") + ", ReLU (chi_parallel = C_W P(z > 0))",
         quick=DeepNetworks("relu", ((0.0, 1.6), (0.0, 2.0), (0.0, 2.4)), 500, 20, 500),
         full=DeepNetworks(
             "relu", ((0.0, 1.6), (0.0, 1.8), (0.0, 2.0), (0.0, 2.2), (0.0, 2.4)), 1000, 40, 2000

@@ -12,6 +12,7 @@ from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, z_score
 from finitewidth.lab.estimate import combined, exact, jackknife, propagated, stacked
+from finitewidth.lab.sources import IEMS_402, orf_543
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
@@ -235,7 +236,7 @@ CLAIMS = (
             "weight moves by order n^(-1/2) in training; with outputs scaled by 1/n and a step "
             "proportional to n it moves by order one at any width."
         ),
-        source="lecture notes on optimisation (mean-field scaling needs the step in proportion to n)",
+        source=orf_543("pathologies") + " (mean-field scaling needs the step in proportion to n)",
         quick=WeightMovement((64, 1024), networks=16),
         full=WeightMovement((64, 256, 1024, 4096, 16384), networks=32),
         theory=_movement_theory,
@@ -253,7 +254,7 @@ CLAIMS = (
             "parametrisation (rates of hidden and output weights and the output's initial size all times "
             "1/n) its exponent is larger by 0.7 to 1.4; whether it vanishes depends on the task."
         ),
-        source="lecture notes on feature learning (larger networks, smaller rates: standard parametrisation)",
+        source=f"{IEMS_402} (larger networks, smaller rates: standard parametrisation)",
         quick=LearningRates((32, 128), networks=6, exponents=(-10, -4)),
         full=LearningRates((32, 64, 128, 256), networks=8, exponents=(-13, -3)),
         theory=_transfer_theory,

@@ -13,6 +13,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
 from finitewidth.lab.estimate import Estimate, exact, propagated, sample_mean, stacked
+from finitewidth.lab.sources import IEMS_402, orf_543
 from finitewidth.networks.tangent_kernel import empirical_ntk_by_group
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
@@ -154,7 +155,7 @@ CLAIMS = (
             "while the derivative by the last weights has entries of order one and a squared norm that grows "
             "like n. A single network at every width scatters too much to show these powers."
         ),
-        source="lecture notes on feature learning (first-layer gradients: smaller entry by entry only)",
+        source=f"{IEMS_402} (first-layer gradients: smaller entry by entry only)",
         quick=Gradients((16, 64, 256), hidden_layers=1, draws=1000),
         full=Gradients((16, 64, 256, 1024, 4096), hidden_layers=1, draws=10_000),
         theory=_width_theory,
@@ -171,7 +172,7 @@ CLAIMS = (
             "the weights and to 1 over the biases of layer l, at any finite width: layers move the output "
             "alike when weights step with 1/n_(l-1) and biases with 1."
         ),
-        source="lecture notes on optimisation (learning rates of layers: the step, not its square root)",
+        source=orf_543("7") + " (the step of a layer, not its square root)",
         quick=Gradients((16, 64), hidden_layers=3, draws=1000),
         full=Gradients((16, 64, 256), hidden_layers=3, draws=10_000),
         theory=_theory,

@@ -13,6 +13,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
 from finitewidth.lab.estimate import sample_mean, stacked
+from finitewidth.lab.sources import BEYOND, BOOK
 from finitewidth.lab.tensors import extrapolated
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.report import style
@@ -112,7 +113,7 @@ CLAIMS = (
             "the NTK keep c of order L(1 + y^2/K) for critical tanh networks: when depth and width grow "
             "together, the motion neither vanishes nor blows up."
         ),
-        source="The Principles of Deep Learning Theory, chapters 9 and 11; one-input formula derived here",
+        source=f"{BEYOND}: {BOOK}, chapters 9 and 11; one-input formula derived here",
         quick=Motion("tanh", (2, 4), width=24, draws=1000),
         full=Motion("tanh", (2, 4, 6), width=32, draws=3000),
         theory=_theory,

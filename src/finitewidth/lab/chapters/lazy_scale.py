@@ -12,6 +12,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
 from finitewidth.lab.estimate import exact
 from finitewidth.lab.orders import fitted_power
+from finitewidth.lab.sources import IEMS_402
 from finitewidth.networks.models import Model
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
@@ -138,7 +139,7 @@ def _figure(setting: Scales, predicted: Prediction, measured: Measurement) -> Fi
     return figure
 
 
-_SOURCE = "lecture notes on feature learning, lazy training (made quantitative here)"
+_SOURCE = f"{IEMS_402}, lazy training (made quantitative here)"
 
 CLAIMS = (
     Claim(

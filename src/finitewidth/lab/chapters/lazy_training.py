@@ -13,13 +13,14 @@ from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, upper_bound, z_score
 from finitewidth.lab.estimate import exact, propagated, sample_mean, stacked
+from finitewidth.lab.sources import orf_543
 from finitewidth.lab.two_layers import LazyRun, Neurons, hidden_kernel, paired_start, train_hidden
 from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
 CHAPTER = "Lazy training"
-SOURCE = "ORF 543 lecture notes, convergence of wide networks"
+SOURCE = orf_543("10/12")
 
 
 def hidden_kernel_of_infinite_width(x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m"]:

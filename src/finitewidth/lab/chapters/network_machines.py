@@ -18,13 +18,14 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
 from finitewidth.lab.estimate import Estimate, exact, jackknife, propagated, stacked
 from finitewidth.lab.orders import Curve, Orders, fitted_power, order_claim
+from finitewidth.lab.sources import IEMS_402, ROBERTS
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
 from finitewidth.report import style
 
 _CHAPTER = "Networks as nearly-kernel machines"
-_SOURCE = "lectures on the principles of deep learning theory, quadratic models and deep learning"
+_SOURCE = f"{ROBERTS}, quadratic models and deep learning"
 _STEPS = 1500
 
 
@@ -268,7 +269,7 @@ CLAIMS = (
             "at initialisation misses the end of gradient descent by second order in epsilon, the NTK "
             "alone by first."
         ),
-        source=f"{_SOURCE}; lecture notes on lazy training",
+        source=f"{_SOURCE}; {IEMS_402}, lazy training",
         heading="A network with two outputs, trained to the end",
         quick=Orders(0.05, 2, train=3, test=4, features=8),
         full=Orders(0.1, 5, train=3, test=4, features=16),

@@ -14,12 +14,13 @@ from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
 from finitewidth.lab.estimate import combined, jackknife, sample_mean, stacked
 from finitewidth.lab.one_input import tangent_kernels
+from finitewidth.lab.sources import orf_543
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.report import style
 from finitewidth.statistics.paths import ntk_moments, ntk_ratio_limit
 
 _CHAPTER = "Finite width at initialisation"
-_SOURCE = "ORF 543 lecture notes, NTK of random ReLU networks; "
+_SOURCE = orf_543("11/30") + ", NTK; "
 
 
 @dataclass(frozen=True)

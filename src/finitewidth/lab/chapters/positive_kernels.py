@@ -14,13 +14,14 @@ from finitewidth.lab import one_layer
 from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.estimate import Estimate, exact, jackknife, share, stacked
+from finitewidth.lab.sources import orf_543
 from finitewidth.prediction.certificates import convergence_certificate
 from finitewidth.prediction.concentration import Bernstein, kernel_concentration
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
 _CHAPTER = "Tangent kernel"
-_SOURCE = "ORF 543 lecture notes, convergence of wide networks"
+_SOURCE = orf_543("10/10")
 
 
 def parabola(z):

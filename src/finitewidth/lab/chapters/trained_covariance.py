@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.estimate import stacked
+from finitewidth.lab.sources import BEYOND, BOOK
 from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, draw_widths, verdict, width_figure
 from finitewidth.lab.trained_moments import Ensemble, trained_covariance
 from finitewidth.prediction.predict import predict
@@ -70,7 +71,7 @@ def _claim(id: str, title: str, statement: str, quick: TrainedEnsembles, full: T
         title=title,
         chapter="Finite width after training",
         statement=statement,
-        source="Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, chapters 8, 11 and infinity",
+        source=f"{BEYOND}: {BOOK}, chapters 8, 11 and infinity",
         quick=quick,
         full=full,
         theory=_theory,

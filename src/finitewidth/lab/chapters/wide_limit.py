@@ -13,6 +13,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import Estimate, propagated, sample_mean, stacked, variance
+from finitewidth.lab.sources import BEYOND, BOOK, orf_543
 from finitewidth.networks.mlp import Params, apply, preactivations
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
@@ -212,7 +213,7 @@ CLAIMS = (
             "independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and "
             "variance of the conditional covariance K^ are O(1/n)."
         ),
-        source="ORF 543 lecture notes, lecture of 9/21, Gaussian-process limit",
+        source=orf_543("9/21"),
         quick=Widths((8, 20, 50), draws=8000),
         full=Widths((8, 16, 32, 64, 128, 256), draws=20_000),
         theory=_nngp_theory,
@@ -228,7 +229,7 @@ CLAIMS = (
             "The NNGP kernel and the NTK of a single random network of width n differ from the kernel "
             "recursion by an error that falls as n^-1/2."
         ),
-        source="Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, chapters 4 and 8",
+        source=f"{BEYOND}: {BOOK}, chapters 4 and 8",
         quick=Widths((16, 32, 64, 128), draws=400),
         full=Widths((16, 32, 64, 128, 256, 512), draws=2000),
         theory=_recursion_theory,
