@@ -1,9 +1,7 @@
 """Where claims come from: lectures with their dates, and the book they follow."""
 
 ROBERTS = "Dan Roberts, The Principles of Deep Learning Theory, lecture of 13 January 2022"
-DAY_2 = (
-    "Hyunin Lee, Quadratic models and nearly-kernel methods (Deep Learning Theory, day 2), 24 December 2023"
-)
+DAY_2 = "Hyunin Lee, Deep Learning Theory, day 2: nearly-kernel methods, notes of 24 December 2023"
 # The notes of the third day continue those of the second; they carry neither name nor date.
 DAY_3 = "Deep Learning Theory, day 3, undated notes that continue Hyunin Lee's day 2"
 IEMS_402 = "IEMS 402 Statistical Learning, Northwestern, lecture 14: Deep Learning Theory"
