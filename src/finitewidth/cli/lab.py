@@ -1,14 +1,13 @@
 """`finitewidth lab`: every theorem with its prediction, its measurement and the verdict."""
 
 import json
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from finitewidth.cli import options
-from finitewidth.cli.console import output, say
+from finitewidth.cli.console import note, output, say
 from finitewidth.cli.help import Command, Group
 from finitewidth.cli.outputs import check_folder
 
@@ -19,29 +18,38 @@ lab = typer.Typer(
     no_args_is_help=True,
 )
 
+Records = Annotated[Path, options.path("--out", "Directory with the JSON files of earlier runs.")]
+
 
 @lab.command("list", cls=Command)
-def list_claims(as_json: options.Json = False, traceback: options.Traceback = False) -> None:
-    """List the claims by chapter, with what they state and where they come from."""
-    from rich.markup import escape
-    from rich.table import Table
+def list_claims(
+    out: Records = Path("lab"), as_json: options.Json = False, traceback: options.Traceback = False
+) -> None:
+    """List the claims by chapter, one line each: id, title and the verdict of the last run."""
+    from finitewidth.cli.lab_job import described, print_list
 
-    from finitewidth.lab.registry import claims
-    from finitewidth.lab.runner import describe
-
-    chapters = list(dict.fromkeys(c.chapter for c in claims()))
-    by_chapter = sorted(claims(), key=lambda c: chapters.index(c.chapter))
     if as_json:
-        typer.echo(json.dumps([describe(c) for c in by_chapter], indent=1))
-        return
-    for chapter, group in groupby(by_chapter, key=lambda c: c.chapter):
-        table = Table(title=chapter, title_justify="left", title_style="bold", show_lines=True)
-        table.add_column("id", style="cyan", no_wrap=True)
-        table.add_column("statement", ratio=3)
-        table.add_column("source", ratio=2, style="dim")
-        for c in group:
-            table.add_row(c.id, escape(c.statement), escape(c.source))
-        output.print(table)
+        typer.echo(json.dumps(described(out), indent=1))
+    else:
+        print_list(out)
+
+
+@lab.command("show", cls=Command)
+def show_claim(
+    id: Annotated[str, typer.Argument(help="Id of a claim; see `finitewidth lab list`.")],
+    out: Records = Path("lab"),
+    as_json: options.Json = False,
+    traceback: options.Traceback = False,
+) -> None:
+    """Show what a claim states, where it comes from, and what its last run found."""
+    from finitewidth.cli.lab_job import print_claim
+    from finitewidth.lab.registry import claim
+    from finitewidth.lab.runner import describe, last_record
+
+    if as_json:
+        typer.echo(json.dumps(describe(claim(id)) | {"last": last_record(id, out)}, indent=1))
+    else:
+        print_claim(claim(id), last_record(id, out))
 
 
 @lab.command("run", cls=Command)
@@ -55,21 +63,27 @@ def run_claims(
     ] = "quick",
     out: Annotated[Path, options.path("--out", "Directory for figures and JSON files.")] = Path("lab"),
     seed: Annotated[
-        int, options.whole_number("--seed", "Seed of the random key.", 0, options.LARGEST_SEED)
-    ] = 0,
+        int | None,
+        options.whole_number("--seed", "Seed of the random key; 0 by default.", 0, options.LARGEST_SEED),
+    ] = None,
     as_json: options.Json = False,
     traceback: options.Traceback = False,
 ) -> None:
     """Run claims, print the verdicts, save a figure and a JSON file for each; exit code 1 if one fails."""
     check_folder(out)
-    from finitewidth.cli.lab_job import chosen, run_all, verdicts
+    from finitewidth.cli.lab_job import chosen, false_alarms, run_all, verdicts
     from finitewidth.lab.runner import record
 
-    outcomes = run_all(chosen(ids or [], everything), scale, seed, out)
+    asked = chosen(ids or [], everything)
+    fixed = [c.id for c in asked if c.deterministic]
+    if seed is not None and fixed:
+        note(f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there.")
+    outcomes = run_all(asked, scale, seed or 0, out)
     if as_json:
         typer.echo(json.dumps([record(outcome) for outcome in outcomes], indent=1))
     else:
         output.print(verdicts(outcomes))
+        say(output, false_alarms(outcomes))
         say(output, f"Figures and numbers are in {out}.")
     if not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(1)

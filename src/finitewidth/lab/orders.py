@@ -61,6 +61,7 @@ def order_claim(
     quick: Orders,
     full: Orders,
     tolerance: float = 0.1,
+    deterministic: bool = False,
 ) -> Claim:
     """A claim whose checks are fitted powers of epsilon of |formula - measurement|."""
 
@@ -109,7 +110,10 @@ def order_claim(
         style.legend(axes, "real training", "predicted power", error_bars=False, **beside)
         return picture
 
-    return Claim(id, title, chapter, statement, source, quick, full, theory, observe, compare, figure)
+    return Claim(
+        id, title, chapter, statement, source, quick, full, theory, observe, compare, figure,
+        deterministic=deterministic,
+    )  # fmt: skip
 
 
 def _draw_identity(axes: Axes, predicted: np.ndarray, measured: np.ndarray) -> None:

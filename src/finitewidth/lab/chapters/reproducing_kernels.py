@@ -13,13 +13,14 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, relative_error, z_score
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import exact, sample_mean
+from finitewidth.lab.sources import orf_543
 from finitewidth.networks.mlp import Params, apply
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer import mercer
 
 _CHAPTER = "Kernel regression"
-_SOURCE = "ORF 543 lecture notes, kernels and reproducing kernel Hilbert spaces"
+_SOURCE = orf_543("10/31")
 
 
 def _midpoints(points: int) -> Float[np.ndarray, " n"]:
