@@ -188,8 +188,8 @@ def test_claim_holds_and_wrong_theories_fail(id):
     assert not [check for check in outcome.verdict.checks if not check.holds]
     save(outcome, RECORDS)
     for name, wrong in [(name, wrong) for wrong_id, name, wrong in WRONG if wrong_id == id]:
-        changed = {name: wrong(claim.quick, outcome.prediction[name])}
-        verdict = claim.compare(claim.quick, {**outcome.prediction, **changed}, outcome.measurement)
+        changed = {name: wrong(outcome.problem, outcome.prediction[name])}
+        verdict = claim.compare(outcome.problem, {**outcome.prediction, **changed}, outcome.measurement)
         assert not verdict.holds, f"{name} by {wrong} was not rejected"
 
 

@@ -30,6 +30,7 @@ from finitewidth.lab.estimate import (
     share,
     stacked,
 )
+from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.runner import record, run_claim, save
 
 
@@ -68,6 +69,46 @@ def coin(mean: float) -> Claim:
 def test_right_claim_holds_and_wrong_claim_fails():
     assert run_claim(coin(0.5)).holds
     assert not run_claim(coin(0.6)).holds
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedCoin(RandomProblem):
+    tosses: int
+
+    @property
+    def bias(self) -> float:
+        return float(self.rng(1).uniform())
+
+
+def loaded_coin() -> Claim:
+    """A claim about a random problem: the bias of the coin."""
+    return dataclasses.replace(
+        coin(0.5),
+        quick=LoadedCoin(10_000),
+        full=LoadedCoin(40_000),
+        theory=lambda coin: {"mean": np.array(coin.bias)},
+        measure=lambda coin, key: {
+            "mean": sample_mean((coin.rng(2).uniform(size=coin.tosses) < coin.bias).astype(float))
+        },
+        draw=drawn,
+    )
+
+
+def test_both_sides_see_the_problem_that_is_drawn_from_the_key():
+    outcomes = [run_claim(loaded_coin(), seed=seed) for seed in (0, 1, 0)]
+    assert all(outcome.holds for outcome in outcomes)
+    first, other, again = (float(outcome.prediction["mean"]) for outcome in outcomes)
+    assert first == again
+    assert abs(first - other) > 0.01
+    assert record(outcomes[1])["setting"] == {"seed": outcomes[1].problem.seed, "tosses": 10_000}
+    assert outcomes[1].draw().axes[0].lines[0].get_ydata()[0] == other
+
+
+def test_parts_of_a_random_problem_are_independent():
+    coin = LoadedCoin(1, seed=5)
+    draws = [coin.rng(*part).normal(size=1000) for part in ((), (0,), (1,), (0, 1))]
+    assert np.abs(np.corrcoef(draws) - np.eye(4)).max() < 0.15
+    np.testing.assert_array_equal(draws[2], coin.rng(1).normal(size=1000))
 
 
 def test_files_are_complete(tmp_path):

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from matplotlib.figure import Figure
@@ -99,6 +100,10 @@ class Claim(Generic[Setting]):
         Turns both into a verdict.
     figure
         Draws both into one picture.
+    draw
+        Turns the sizes and a random key into the problem that both sides are about: the setting with the
+        seed of its data. `theory`, `measure`, `compare` and `figure` get it in place of the sizes. None if
+        there are no random data, or the measurement alone is random.
     deterministic
         Whether the measurement ignores its key: enumeration or direct integration of a fixed problem.
     """
@@ -114,6 +119,7 @@ class Claim(Generic[Setting]):
     measure: Callable[[Setting, PRNGKeyArray], Measurement]
     compare: Callable[[Setting, Prediction, Measurement], Verdict]
     figure: Callable[[Setting, Prediction, Measurement], Figure]
+    draw: Callable[[Setting, PRNGKeyArray], Setting] | None = None
     deterministic: bool = False
 
     def setting(self, scale: Scale) -> Setting:
@@ -121,6 +127,14 @@ class Claim(Generic[Setting]):
         if scale not in SCALES:
             raise ValueError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}.")
         return self.quick if scale == "quick" else self.full
+
+    def problem(self, scale: Scale, seed: int) -> tuple[Setting, PRNGKeyArray]:
+        """What both sides are about, and the key of the measurement."""
+        setting, key = self.setting(scale), jax.random.key(seed)
+        if self.draw is None:
+            return setting, key
+        problem_key, key = jax.random.split(key)
+        return self.draw(setting, problem_key), key
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,7 @@ class Outcome:
     claim: Claim
     scale: Scale
     seed: int
+    problem: Any
     dtype: str
     seconds: float
     versions: Mapping[str, str]
@@ -143,4 +158,4 @@ class Outcome:
 
     def draw(self) -> Figure:
         """The picture of theory and measurement."""
-        return self.claim.figure(self.claim.setting(self.scale), self.prediction, self.measurement)
+        return self.claim.figure(self.problem, self.prediction, self.measurement)

@@ -9,7 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,15 +21,16 @@ from finitewidth.whole_files import whole_file
 def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
     """Predict, measure and compare."""
     release_programs()
-    setting = claim.setting(scale)
+    problem, key = claim.problem(scale, seed)
     start = time.perf_counter()
-    prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(setting).items()}
-    measurement = claim.measure(setting, jax.random.key(seed))
-    verdict = claim.compare(setting, prediction, measurement)
+    prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(problem).items()}
+    measurement = claim.measure(problem, key)
+    verdict = claim.compare(problem, prediction, measurement)
     return Outcome(
         claim=claim,
         scale=scale,
         seed=seed,
+        problem=problem,
         dtype=jnp.zeros(()).dtype.name,
         seconds=time.perf_counter() - start,
         versions=_versions(),
@@ -57,7 +57,6 @@ def describe(claim: Claim) -> dict[str, Any]:
 
 def record(outcome: Outcome) -> dict[str, Any]:
     """Everything about a run, ready for JSON."""
-    setting = outcome.claim.setting(outcome.scale)
     return describe(outcome.claim) | {
         "holds": outcome.holds,
         "false_alarm": outcome.verdict.false_alarm,
@@ -67,7 +66,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "dtype": outcome.dtype,
         "seconds": round(outcome.seconds, 3),
         "versions": dict(outcome.versions),
-        "setting": {k: _plain(v) for k, v in dataclasses.asdict(setting).items()},
+        "setting": {k: _plain(v) for k, v in dataclasses.asdict(outcome.problem).items()},
         "predicted": {name: _plain(value) for name, value in outcome.prediction.items()},
         "measured": {
             name: {"value": _plain(value), "sem": _plain(sem)}
