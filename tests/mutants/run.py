@@ -1,6 +1,6 @@
 """Change one formula at a time, and see that a test notices.
 
-Every entry of the lists beside this file names a file of the package, a text in it, the text that replaces it,
+Every entry of the lists beside this file names a file of the package, a text in it, what replaces that text,
 and tests that must fail then. The change is made in a copy of the project, never in the project itself.
 
     python tests/mutants/run.py                     all entries
@@ -95,9 +95,9 @@ def _exists(root: Path, test: str) -> bool:
 class Copy:
     """A copy of the project in which formulas are changed and tests run."""
 
-    def __init__(self, directory: Path, cache: Path):
+    def __init__(self, project: Path, directory: Path, cache: Path):
         self.root = directory
-        shutil.copytree(ROOT, directory, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
+        shutil.copytree(project, directory, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
         self.environment = {
             **os.environ,
             "PYTHONPATH": str(directory / "src"),
@@ -163,11 +163,15 @@ def chosen(mutants: Sequence[Mutant], names: Sequence[str], part: str | None) ->
     ]
 
 
-def run(mutants: Sequence[Mutant], jobs: int, directory: Path) -> list[Outcome]:
+def run(mutants: Sequence[Mutant], jobs: int, directory: Path, project: Path = ROOT) -> list[Outcome]:
     """Judge mutants, `jobs` at a time, each in a copy of its own; say how it goes."""
+    for mutant in mutants:
+        problem = mutant.problem(project)
+        if problem:
+            raise ValueError(f"{mutant.name}: {problem}")
     copies: Queue[Copy] = Queue()
     for number in range(jobs):
-        copies.put(Copy(directory / f"copy-{number}", directory / "compiled"))
+        copies.put(Copy(project, directory / f"copy-{number}", directory / "compiled"))
     finished = 0
 
     def judge(mutant: Mutant) -> Outcome:
@@ -205,7 +209,9 @@ def run(mutants: Sequence[Mutant], jobs: int, directory: Path) -> list[Outcome]:
 
 def main() -> int:
     """Run the lists; exit with 1 when a mutant survives or cannot be judged."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="mutants to run; all by default")
     parser.add_argument("-k", metavar="PART", help="only those whose name or file contains this")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default 1)")
@@ -213,10 +219,6 @@ def main() -> int:
     begin = time.monotonic()
     try:
         mutants = chosen(load(), options.names, options.k)
-        for mutant in mutants:
-            problem = mutant.problem(ROOT)
-            if problem:
-                raise ValueError(f"{mutant.name}: {problem}")
         with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
             outcomes = run(mutants, options.jobs, Path(directory))
     except ValueError as error:
