@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint docs claims bench browser clean
+.PHONY: demo test mutants lint docs claims bench browser clean
 
 demo: .venv/.core  ## the main job: what will networks have learnt from a table, and is it true?
 	$(BIN)/finitewidth predict diabetes --hidden 128x3 --activation tanh --verify 64 --out demo --force
@@ -10,6 +10,9 @@ demo: .venv/.core  ## the main job: what will networks have learnt from a table,
 test: .venv/.dev browser lint  ## everything that must hold
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(MAKE) docs
+
+mutants: .venv/.dev  ## change one formula at a time: a test must notice
+	$(BIN)/python tests/mutants/run.py --jobs 2
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

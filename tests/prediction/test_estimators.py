@@ -134,6 +134,28 @@ def test_wrong_labels_make_the_classifier_less_sure(rng, model):
     assert loss < -np.log(np.maximum(bare, 1e-300)).mean() - 0.05
 
 
+def test_classifiers_are_predict_on_centred_labels(data, rng):
+    """Three classes, a large ridge or noise, probabilities by simulated votes."""
+    x, _, x_test = data
+    index = np.array([0, 1, 2, 0, 0, 1, 0, 2, 0])
+    centred = np.eye(3)[index] - 1 / 3
+    rates = {"lambda_b": 0.5, "lambda_W": 1.3}
+    trained = NTKClassifier(**PARAMETERS, **rates, ridge=0.6).fit(x, index)
+    posterior = NNGPClassifier(**PARAMETERS, noise=0.6).fit(x, index)
+    for model, law in (
+        (trained, fw.predict(network(**rates), x, centred, x_test, ridge=0.6)),
+        (posterior, fw.predict(network(), x, centred, x_test, fw.BayesianInference(0.6))),
+    ):
+        assert_close(model.decision_function(x_test), np.asarray(law.mean))
+        assert_close(model.predict(x_test, return_std=True)[1], np.asarray(law.std))
+        spread = np.sqrt(np.diag(np.asarray(law.covariance)) + model.label_noise_)
+        draws = 40_000
+        votes = (np.asarray(law.mean) + spread[:, None] * rng.normal(size=(draws, 4, 3))).argmax(axis=2)
+        share = np.stack([(votes == c).mean(axis=0) for c in range(3)], axis=1)
+        expected = model.predict_proba(x_test)
+        assert (np.abs(share - expected) < 4 * np.sqrt(expected * (1 - expected) / draws)).all()
+
+
 def test_two_classes(rng):
     x = rng.normal(size=(40, 2))
     model = NNGPClassifier().fit(x, x[:, 0] > 0)
