@@ -67,11 +67,11 @@ WRONG = {
     "no layer": (["kernel", "x.npy", "--hidden", "8x0", "--out", "k.npz"], "no hidden layer"),
     "C_W": (
         ["kernel", "x.npy", "--hidden", "8x2", "--C-b", "0", "--C-W", "-1", "--out", "k.npz"],
-        "C_W must be finite and positive",
+        "--C-W must be a positive finite number, got '-1'.",
     ),
     "C_b": (
         ["kernel", "x.npy", "--hidden", "8x2", "--C-b", "-1", "--C-W", "1", "--out", "k.npz"],
-        "C_b must be finite and zero or positive",
+        "--C-b must be a finite number, zero or more, got '-1'.",
     ),
     "no critical point": (
         ["kernel", "x.npy", "--hidden", "8x2", "--activation", "sigmoid", "--out", "k.npz"],
@@ -86,7 +86,7 @@ WRONG = {
         ["kernel", "x.npy", "--hidden", "8x2", "--dtype", "int8", "--out", "k.npz"],
         "float32 or float64",
     ),
-    "option": (["kernel", "x.npy", "--out", "k.npz"], "Missing option '--hidden'"),
+    "option": (["kernel", "x.npy", "--out", "k.npz"], "missing option '--hidden'"),
 }
 
 

@@ -4,6 +4,8 @@ import csv
 import json
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -84,9 +86,12 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (("--order", "2"), "--order must be 0 or 1, got 2."),
+        (("--order", "2"), "--order must be 0 or 1, got '2'."),
         (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
-        (("--order", "1", "--most-samples", "0"), "most_samples must be positive, got 0."),
+        (
+            ("--order", "1", "--most-samples", "0"),
+            "--most-samples must be a whole number, 1 or more, got '0'.",
+        ),
         (("--order", "1", "--ridge", "0.5"), "order=1 describes networks with a random start and no ridge"),
     ],
 )
@@ -106,7 +111,24 @@ def test_verification_is_written_and_printed(command, prices, tmp_path):
     summary = json.loads((tmp_path / "predict-prices" / "summary.json").read_text())
     assert summary["verification"]["networks"] == 6
     assert summary["training"] | {"steps": 30, "ridge": 0.0} == summary["training"]
-    assert 0.4 < summary["verification"]["std, measured over predicted"] < 2.0
+    data = prepare(read_table("prices.csv"), None, Options(target="price"))
+    net = fw.MLP((32,), summary["network"]["activation"])
+    descent = fw.GradientDescent(summary["training"]["eta"], 30)
+    law = fw.predict(net, data.x_train, data.y_train, data.x_test, descent)
+    check = fw.verify(law, 6, key=jax.random.key(0), dtype=jnp.float32)
+    spread = check.outputs.std(axis=0, ddof=1)
+    told = summary["verification"]
+    assert_close(
+        told["std, measured over predicted"],
+        np.sqrt(np.mean(spread**2) / np.mean(np.diag(np.asarray(law.covariance)))),
+        1e-5,
+    )
+    gap = check.outputs.mean(axis=0) - np.asarray(law.mean)
+    size = np.mean(np.asarray(law.mean) ** 2)
+    assert_close(told["difference of means"], np.sqrt(np.mean(gap**2) / size), 1e-5)
+    assert_close(told["difference of means from noise alone"], np.sqrt(np.mean(spread**2) / 6 / size), 1e-5)
+    assert told["expected from finite width, in order of magnitude"] == 2 / 32
+    assert told["agrees"] == check.agrees
 
 
 def test_classes_are_detected_and_scored(command, tmp_path):
@@ -197,8 +219,8 @@ WRONG = {
     "one training row": (["one.csv", "--target", "y", "--test", "one.csv"], "one training row in one"),
     "classes": (["few.csv", "--target", "name"], "target 'name' has 5 classes and there are 4 training rows"),
     "eta": (["prices.csv", "--target", "price", "--eta", "5"], r"eta=5 is not below 2/lambda_max=0\.\d+"),
-    "eta word": (["prices.csv", "--target", "price", "--eta", "big"], "--eta must be auto or a number"),
-    "steps": (["prices.csv", "--target", "price", "--steps", "1.5"], "--steps must be a whole number or inf"),
+    "eta word": (["prices.csv", "--target", "price", "--eta", "big"], "--eta must be auto or a positive"),
+    "steps": (["prices.csv", "--target", "price", "--steps", "1.5"], "--steps must be a whole number, zero"),
     "ridge": (["prices.csv", "--target", "price", "--ridge", "-1"], "--ridge must be auto or a finite"),
     "verify": (["prices.csv", "--target", "price", "--verify", "2"], "--verify 2 is too few"),
     "hidden": (["prices.csv", "--target", "price", "--hidden", "8y"], "neither WIDTHxLAYERS"),

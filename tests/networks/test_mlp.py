@@ -5,8 +5,8 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.architecture import Affine
-from finitewidth.networks import mlp
 from finitewidth.architecture.weights import DRAWS
+from finitewidth.networks import mlp
 from tolerances import assert_close
 
 

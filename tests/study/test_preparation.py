@@ -53,6 +53,17 @@ def test_words_are_classes_and_keep_their_proportions():
     assert data.classes == ("cat", "dog")
     assert np.bincount(data.labels).tolist() == [10, 6]
     assert_close(data.y_train[data.labels == 1], np.tile([-1.0, 1.0], (6, 1)))
+    for seed in range(12):
+        again = prepare(table(kind=words), None, Options(target="kind", seed=seed))
+        assert np.bincount(again.labels).tolist() == [10, 6], f"seed {seed}"
+
+
+def test_targets_of_classes_have_mean_zero_and_variance_one_for_equal_classes():
+    words = np.array(["u", "v", "w"] * 10)
+    data = prepare(table(30, kind=words), None, Options(target="kind", train=24))
+    assert np.bincount(data.labels).tolist() == [8, 8, 8]
+    assert_close(data.y_train.mean(axis=0), np.zeros(3), scale=1.0)
+    assert_close(data.y_train.var(axis=0), np.ones(3))
 
 
 def test_whole_numbers_are_classes_only_when_they_are_few():

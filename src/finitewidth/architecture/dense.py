@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place
 from finitewidth.architecture.weights import Draw, draw_weight
+from finitewidth.checks import as_precision, check_key
 
 Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
 
@@ -115,7 +116,8 @@ class Dense(Layer):
         weights: str | Draw = "gaussian",
         dtype: jnp.dtype | type = float,
     ) -> Affine:
-        dtype = jnp.zeros((), dtype).dtype
+        check_key(key)
+        dtype = as_precision(dtype)
         return self.hyperparameters.draw(
             key, self._place(entering), self.around.parametrisation, weights, dtype
         )
@@ -144,10 +146,13 @@ def as_hyperparameter(
     name: str, value: Hyperparameter, shape: tuple[int, ...], positive: bool = False
 ) -> Array:
     """An array of `shape` from one number, or from as many as the shape has layers."""
-    array = jnp.asarray(value, dtype=float)
+    more = f", or one per affine layer ({shape[0]})" if shape else ""
+    try:
+        array = jnp.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number{more}, got {value!r}.") from None
     if array.shape not in ((), shape):
-        expected = "give one number" + (f", or {shape[0]} of them (one per affine layer)" if shape else "")
-        raise ValueError(f"{name} has shape {array.shape}; {expected}.")
+        raise ValueError(f"{name} has shape {array.shape}; give one number{more}.")
     if not isinstance(array, Tracer):
         numbers = np.asarray(array)
         allowed = numbers > 0 if positive else numbers >= 0

@@ -1,6 +1,9 @@
 """The multilayer perceptron: a stack of dense layers with one activation between them."""
 
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -21,6 +24,8 @@ from finitewidth.architecture.dense import (
 from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
 from finitewidth.architecture.weights import Draw
+from finitewidth.checks import as_precision, check_key, check_whole, is_number
+from finitewidth.saving import save
 
 Params = tuple[Affine, ...]
 
@@ -82,7 +87,8 @@ class MLP(Layer):
         parametrisation: str | Parametrisation = "ntk",
     ):
         self.hidden = _widths("hidden", hidden)
-        (self.n_out,) = _widths("n_out", (n_out,))
+        check_whole("n_out", n_out)
+        self.n_out = int(n_out)
         self.activation = as_activation(activation)
         self.parametrisation = as_parametrisation(parametrisation)
         refuse_one_of_two(C_b, C_W)
@@ -114,6 +120,14 @@ class MLP(Layer):
     def leaving(self, entering: Shape) -> Shape:
         return (*entering[:-1], self.n_out)
 
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the network's description into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
+
     def init(
         self,
         key: PRNGKeyArray,
@@ -141,7 +155,8 @@ class MLP(Layer):
         tuple of Affine
             `weight` (fan_out, fan_in) and `bias` (fan_out,) of every layer.
         """
-        dtype = jnp.zeros((), dtype).dtype
+        check_key(key)
+        dtype = as_precision(dtype)
         keys = jax.random.split(key, self.depth)
         return tuple(
             layer.draw(keys[l], place, self.parametrisation, weights, dtype)
@@ -173,7 +188,8 @@ class MLP(Layer):
 
     def places(self, entering: Shape | int) -> list[Place]:
         """Sizes and position of every affine layer of a network with so many inputs."""
-        (n_in,) = _widths("n_in", (entering,) if isinstance(entering, int) else entering)
+        n_in = entering[-1] if isinstance(entering, tuple) else entering
+        check_whole("n_in", n_in)
         widths = (n_in, *self.hidden, self.n_out)
         last_hidden = self.hidden[-1] if self.hidden else 1
         return [
@@ -201,10 +217,22 @@ class MLP(Layer):
                     )
 
 
+def check_mlp(net: object) -> None:
+    """Refuse a network that is not described by an `MLP`."""
+    if not isinstance(net, MLP):
+        given = getattr(net, "__name__", type(net).__name__)
+        raise TypeError(
+            f"net must be an MLP, which says how networks are drawn and trained, got {given}; a function of "
+            "(params, x) has its place in empirical_ntk, expand and train."
+        )
+
+
 def _widths(name: str, values: Sequence[int]) -> tuple[int, ...]:
     if isinstance(values, int | np.integer):
         raise TypeError(f"{name} must be a sequence of widths, such as ({values},), got {values}.")
-    widths = tuple(int(v) for v in values)
-    if any(w < 1 or w != v for w, v in zip(widths, values, strict=True)):
-        raise ValueError(f"{name} must hold positive whole numbers, got {tuple(values)}.")
-    return widths
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a sequence of widths, such as (64, 64), got {values!r}.")
+    widths = tuple(values)
+    if not all(is_number(w) and 1 <= w < math.inf and w == int(w) for w in widths):
+        raise ValueError(f"{name} must hold positive whole numbers, got {widths}.")
+    return tuple(int(w) for w in widths)

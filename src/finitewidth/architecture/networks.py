@@ -9,7 +9,23 @@ from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.dense import Dense, Hyperparameters
 from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.mlp import MLP
+from finitewidth.architecture.parametrisation import NTK, Parametrisation
 from finitewidth.architecture.sequential import Repeat, Sequential
+
+
+def check_network(net: object) -> None:
+    """Refuse what is not a network described by layers."""
+    if not isinstance(net, Layer):
+        given = getattr(net, "__name__", type(net).__name__)
+        raise TypeError(
+            f"net must be an MLP or another network of layers, which says how networks are drawn and trained, "
+            f"got {given}; a function of (params, x) has its place in empirical_ntk, expand and train."
+        )
+
+
+def parametrisation_of(net: Layer) -> Parametrisation:
+    """How variances and rates scale with width; "ntk" for a layer that stands alone."""
+    return net.parametrisation if isinstance(net, MLP | Sequential) else NTK()
 
 
 def activations(net: Layer) -> tuple[Activation, ...]:

@@ -22,6 +22,7 @@ from finitewidth.architecture.critical_point import (
     critical_point,
     layer_response,
 )
+from finitewidth.checks import as_numbers
 
 
 class Susceptibilities(NamedTuple):
@@ -74,7 +75,7 @@ def susceptibilities(
 
 
 def _positive(name: str, value: Hyperparameter) -> Float[Array, "*n"]:
-    array = jnp.asarray(value, dtype=float)
+    array = as_numbers(name, value).astype(float)
     if isinstance(array, Tracer):
         return array
     numbers = np.asarray(array)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Complex, Float, PyTree
 
 from finitewidth.architecture import MLP, Layer
 from finitewidth.architecture.networks import activations
+from finitewidth.checks import check_positive, check_whole
 from finitewidth.expectations.laws import Averages, ExactLaw, PairLaw
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.rules import Kernels, PairLaws, cross, own
@@ -110,13 +111,13 @@ def resolved_laws(
     net: Layer, inputs: list[Float[Array, "_ d"]], tolerance: float | None, terms: int | None
 ) -> PairLaws:
     """The pair laws, accurate enough for the variances that these inputs reach."""
-    laws = default_laws(net, terms)
     if terms is not None:
-        return laws
+        check_whole("terms", terms)
+        return default_laws(net, terms)
     if tolerance is None:
         tolerance = _DEFAULT_TOLERANCE[inputs[0].dtype.name]
-    elif not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}.")
+    check_positive("tolerance", tolerance)
+    laws = default_laws(net)
     if all(isinstance(law, ExactLaw) for law in laws.laws):
         return laws
     net, inputs = jax.tree.map(_value, (net, inputs))

@@ -18,8 +18,8 @@ from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width import FEW_POINTS
 from finitewidth.prediction.held_out import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
-from finitewidth.prediction.sampled_mean import SampledNeurons
 from finitewidth.prediction.votes import winning_probability
 from finitewidth.statistics.mercer import mercer
 from finitewidth.study.preparation import Prepared
@@ -201,9 +201,7 @@ def _law(
         announce(f"correction in 1/width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
 
     few = len(problem.x_train) + len(problem.x_test) <= FEW_POINTS
-    sampled = SampledNeurons(
-        most_samples=choices.most_samples, key=jax.random.key(choices.seed), progress=report
-    )
+    sampled = SampledNeurons(most_samples=choices.most_samples, key=jax.random.key(choices.seed))
     method = sampled if choices.order == 1 and not few else None
     with warnings.catch_warnings():
         # The study says in its table and its report how far to trust the correction.
@@ -217,6 +215,7 @@ def _law(
             choices.order,
             ridge=ridge,
             method=method,
+            progress=report,
         )
 
 

@@ -171,6 +171,6 @@ def _agreement(study: Study, check: Verification) -> str:
         f"and compared with the prediction for as many steps. Their average is within two standard errors "
         f"of the predicted mean at {np.sum(size < 2)} of {size.size} outputs (noise alone: 95 %), and their "
         f"spread is {check.std_ratio:.2f} times the predicted one. {verdict} The means differ by "
-        f"{100 * check.difference:.2g} % of their size, noise alone makes {100 * check.noise:.2g} %."
-        f"{reason}{followed}{end}"
+        f"{100 * check.difference:.2g} % of their size, sampling noise alone would give "
+        f"{100 * check.noise:.2g} %.{reason}{followed}{end}"
     )
