@@ -9,7 +9,7 @@ from finitewidth.cli import options
 from finitewidth.cli.console import messages, output, say
 from finitewidth.cli.outputs import check_folder, check_output
 
-# Names of finitewidth.networks.losses, .optimizers and finitewidth.architecture.weights, without their imports.
+# Names of networks.losses, networks.optimizers and architecture.weights, without their imports.
 LOSSES = ("mse", "cross_entropy", "logistic", "exponential")
 OPTIMIZERS = ("sgd", "momentum", "adam", "sign", "muon")
 WEIGHTS = ("gaussian", "uniform", "truncated", "orthogonal")
