@@ -44,7 +44,7 @@ def tune(
     if data is not None and n_in is not None:
         raise ValueError(f"--inputs {n_in} and --data {data} exclude each other: the data have their inputs.")
     if plot is not None:
-        from finitewidth.report.figures import picture_format, save_figure, tuning_figure
+        from finitewidth.report.figures import picture_format
 
         picture_format(check_output(plot, force=True, option="--plot"))
     from finitewidth.cli.arrays import load_array
@@ -60,5 +60,7 @@ def tune(
     else:
         print_tuning(advice, code, output)
     if plot is not None:
+        from finitewidth.report.figures import save_figure, tuning_figure
+
         save_figure(tuning_figure(advice), plot)
         say(messages, f"picture: {plot}")
