@@ -177,6 +177,7 @@ def text(words: str) -> str:
     words = re.sub(r"\bprod(?=_|\()", "∏", words)
     words = re.sub(r"sqrt\((\w+)\)", r"√\1", words)
     words = re.sub(r"\^([0-9l])(?![\w/])", lambda m: m[1].translate(_RAISED), words)
+    words = re.sub(r"\^\((-?\d+(?:/\d+)?)\)", r"^\1", words)
     words = re.sub(r"\^(\([^)]*\)|-?\d+(?:/\d+)?|[a-zT])", r"<sup>\1</sup>", words)
     words = re.sub(
         r"(?<=[A-Za-z⟩∑∏'])_([A-Za-z0-9]+)", lambda m: f"<sub>{_INDEX.get(m[1], m[1])}</sub>", words
@@ -190,9 +191,9 @@ def caption(record: dict) -> str:
 
 
 def sentence(words: str) -> str:
-    """The same words with a capital first letter, unless they open with a symbol."""
+    """The same words with a capital first letter, unless they open with a symbol or a name such as dNTK."""
     first, _, _ = words.partition(" ")
-    return words[0].upper() + words[1:] if first.isalpha() and len(first) > 1 else words
+    return words[0].upper() + words[1:] if first.isalpha() and first.islower() and len(first) > 1 else words
 
 
 def verdict(holds: bool) -> str:

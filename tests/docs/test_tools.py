@@ -127,6 +127,7 @@ def docstrings(path: Path) -> list[str]:
         ("z < 0 or z > 0", "z &lt; 0 or z &gt; 0"),
         ("2 pi / l^2", "2 π / l²"),
         ("n^-1/2", "n<sup>-1/2</sup>"),
+        ("n^(-1/2)", "n<sup>-1/2</sup>"),
         ("K^(l+1)", "K<sup>(l+1)</sup>"),
         ("the sum of squares", "the sum of squares"),
         ("a | b", "a \\| b"),
@@ -139,6 +140,14 @@ def docstrings(path: Path) -> list[str]:
 )
 def test_words_of_claims(typed, shown):
     assert ledger.text(typed) == shown
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [("deep networks", "Deep networks"), ("dNTK and ddNTK", "dNTK and ddNTK"), ("K is", "K is")],
+)
+def test_titles_begin_with_a_capital_but_names_stay(title, shown):
+    assert ledger.sentence(title) == shown
 
 
 def record(id: str, chapter: str, statistic: float = 1.0) -> dict:
