@@ -95,6 +95,7 @@ def load(path: str | os.PathLike) -> Any:
     >>> fw.load(path).hidden
     (64, 64)
     """
+    _check_path(path)
     place = Path(path)
     if place.is_dir():
         raise IsADirectoryError(f"{place} is a directory; load needs a file that save wrote.")
@@ -124,8 +125,14 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+def _check_path(path: object) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the name of a file, got {path!r}.")
+
+
 def _target(path: str | os.PathLike) -> Path:
     """Where to write, links followed; says at once why nothing can be written there."""
+    _check_path(path)
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a directory; save needs the name of a file.")

@@ -23,6 +23,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.arrays import AnyArray
+from finitewidth.checks import as_numbers
 from finitewidth.dynamics.meta_kernel import MetaKernel, factors
 from finitewidth.dynamics.weight_space import PointModel
 from finitewidth.foreign import check_function, check_params
@@ -52,7 +53,7 @@ class TangentModel(eqx.Module):
     params: PyTree
     order: int | None = eqx.field(static=True, default=None)
     rates: PyTree = 1.0
-    epsilon: Float[Array, ""] = eqx.field(default=1.0, converter=jnp.asarray)
+    epsilon: Float[Array, ""] = eqx.field(default=1.0, converter=lambda value: as_numbers("epsilon", value))
 
     def __check_init__(self):
         check_function(self.function)

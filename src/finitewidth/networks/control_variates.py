@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Affine, Params, check_mlp
-from finitewidth.arrays import check_key
+from finitewidth.checks import check_key
 from finitewidth.networks.checkpoints import Settings
 from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_unnamed
 from finitewidth.networks.linear_descent import linear_descent

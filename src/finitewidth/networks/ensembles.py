@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from finitewidth.architecture import MLP, check_mlp
-from finitewidth.arrays import check_key
+from finitewidth.checks import check_key
 from finitewidth.networks.checkpoints import Settings, digest
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.members import map_members
@@ -68,6 +69,15 @@ class Ensemble(NamedTuple):
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Ensemble":
         """Read what `save` wrote."""
+        try:
+            return cls._stored(path)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no file {path}.") from None
+        except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is damaged, or holds no ensemble ({error}).") from None
+
+    @classmethod
+    def _stored(cls, path: str | os.PathLike) -> "Ensemble":
         with np.load(path, allow_pickle=False) as stored:
             recorded = {
                 name.removeprefix("recorded_"): stored[name]

@@ -16,6 +16,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from rich.console import Console
 from rich.progress import Progress
 
+from finitewidth.checks import check_whole
 from finitewidth.networks.checkpoints import Directory, Results, Settings
 
 Member = Callable[[PRNGKeyArray], dict[str, Array]]
@@ -47,8 +48,8 @@ def map_members(
     With a `directory`, finished members are stored there every `checkpoint_every` members (rounded up to
     whole blocks) and read back instead of computed again.
     """
-    if size < 1:
-        raise ValueError(f"size must be at least 1, got {size}.")
+    check_whole("size", size)
+    check_whole("memory_limit", memory_limit)
     block = block_size(bytes_each)
     if block * bytes_each > memory_limit:
         raise ValueError(

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
-from finitewidth.arrays import as_numbers
+from finitewidth.checks import as_numbers
 from finitewidth.foreign import check_function, check_params
 from finitewidth.parametrisation import Geometry
 
@@ -82,6 +82,8 @@ def check_arguments(model: Model, params: PyTree, x: Array) -> None:
 def rate_tree(model: Model, params: PyTree, rates: PyTree | None, geometry: Geometry) -> PyTree:
     """One rate per leaf of params: those given, or else those of the model."""
     given = model.default_rates(params, geometry) if rates is None else rates
+    if any(isinstance(rate, str) for rate in jax.tree.leaves(given)):
+        raise ValueError(f"rates must be one number, or a tree with one per leaf of params, got {rates!r}.")
     try:
         full = jax.tree.broadcast(given, params)
     except ValueError:

@@ -13,6 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
+from finitewidth.checks import is_number
 from finitewidth.dynamics.cholesky import SingularKernelError, factorise, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate
 from finitewidth.prediction.distribution import TrainedDistribution
@@ -58,6 +59,8 @@ def evidence(
     >>> bool(shallow > deep)
     True
     """
+    if not isinstance(noise, Tracer) and not (is_number(noise) and noise >= 0):
+        raise ValueError(f"noise must be a variance, zero or more, got {noise!r}.")
     x = as_inputs("x", x, net)
     y = as_targets(y, len(x), x.dtype, "y")
     K = kernels(net, x).nngp

@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import as_numbers
+from finitewidth.checks import as_numbers
 from finitewidth.statistics.inputs import ArrayLike
 
 Start = Callable[[Array], Array] | tuple[ArrayLike, ArrayLike]
@@ -55,10 +55,9 @@ def starting_outputs(
 ) -> tuple[Float[Array, "train out"], Float[Array, "test out"]]:
     """Outputs of a given starting function on the training and the test points."""
     pair = (initial(x_train), initial(x_test)) if callable(initial) else initial
-    if len(pair) != 2:
-        raise ValueError(
-            f"initial must be a function, or its outputs on (x_train, x_test), got {len(pair)} arrays."
-        )
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        given = f"{len(pair)} arrays" if isinstance(pair, tuple | list) else f"{pair!r}"
+        raise ValueError(f"initial must be a function, or its outputs on (x_train, x_test), got {given}.")
     at_train, at_test = (
         as_targets(f, len(x), x_train.dtype, f"initial on {name}")
         for f, x, name in zip(pair, (x_train, x_test), ("x_train", "x_test"), strict=True)

@@ -7,13 +7,15 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.arrays import AnyArray, check_key
+from finitewidth.arrays import AnyArray
+from finitewidth.checks import check_key, check_whole
+from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.recipe import Recipe
 from finitewidth.saving import save
+from finitewidth.statistics.inputs import ArrayLike
 
 
 class Origins(NamedTuple):
@@ -140,15 +142,18 @@ class TrainedDistribution(eqx.Module):
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n test out"]:
         """Outputs of n trained networks at the test points."""
         check_key(key)
-        if not (isinstance(n, int | np.integer) and n >= 0):
-            raise ValueError(f"n must be a whole number of networks, got {n!r}.")
+        check_whole("n", n, least=0)
         test, out = self.mean.shape
         eigenvalues, eigenvectors = jnp.linalg.eigh(self.covariance)
         root = eigenvectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
         noise = jax.random.normal(key, (n, test, out), self.mean.dtype)
         return self.mean + jnp.einsum("ts,nso->nto", root, noise)
 
-    def expected_loss(self, y: Float[Array, "test out"]) -> Float[Array, ""]:
-        """E of half the sum of squared errors at the test points, over initialisations."""
+    def expected_loss(self, y: ArrayLike) -> Float[Array, ""]:
+        """E of half the sum of squared errors from y, (test,) or (test, out), over initialisations."""
+        test, out = self.mean.shape
+        y = as_targets(y, test, self.mean.dtype, "y")
+        if y.shape[1] != out:
+            raise ValueError(f"y has {y.shape[1]} outputs and the law has {out}; they must agree.")
         bias = jnp.sum((self.mean - y) ** 2)
         return 0.5 * (bias + self.mean.shape[1] * jnp.trace(self.covariance))

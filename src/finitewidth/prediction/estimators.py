@@ -6,7 +6,6 @@ is computed in double precision.
 """
 
 from abc import abstractmethod
-from numbers import Real
 from typing import Any
 
 import jax
@@ -17,7 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
+from finitewidth.checks import is_number
+from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.fitted import FittedLaw, Posterior, Strength, TrainedNetworks
@@ -150,8 +150,7 @@ class _Classifier(ClassifierMixin, _WideNetwork):
 
 def _strength(name: str, value: Any) -> Strength:
     """A ridge or a noise: zero or more, or the word for one chosen from the training data."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < np.inf
-    if is_number or (isinstance(value, str) and value == "auto"):
+    if (is_number(value) and 0 <= value < np.inf) or (isinstance(value, str) and value == "auto"):
         return value
     raise ValueError(f'{name} must be "auto" or a number, zero or more, got {value!r}.')
 
@@ -219,10 +218,7 @@ class NTKRegressor(_Regressor):
 
     def _learn(self, net: MLP, X, y, index) -> FittedLaw:
         algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
-        if not isinstance(algorithm, SpectralAlgorithm):
-            raise ValueError(
-                f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
-            )
+        check_algorithm(algorithm)
         law = TrainedNetworks.of(net, X, y, algorithm, _strength("ridge", self.ridge))
         self.ridge_ = law.ridge
         return law

@@ -5,14 +5,12 @@ Settings are pytrees without numbers of their own, so that a law passes through 
 
 import math
 from collections.abc import Callable
-from numbers import Real
-from typing import TypeGuard
 
 import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.arrays import check_key
+from finitewidth.checks import check_key, is_number, plain
 
 Progress = Callable[[float, float], None]
 
@@ -26,10 +24,10 @@ class BayesianInference(eqx.Module):
         Variance of the observation noise.
     """
 
-    noise: float | int = eqx.field(static=True, default=0.0)
+    noise: float | int = eqx.field(static=True, converter=plain, default=0.0)
 
     def __check_init__(self):
-        if not (_is_number(self.noise) and 0 <= self.noise < math.inf):
+        if not (is_number(self.noise) and 0 <= self.noise < math.inf):
             raise ValueError(f"noise must be a variance, zero or more, got {self.noise!r}.")
 
 
@@ -42,10 +40,10 @@ class DenseTensors(eqx.Module):
         Relative accuracy of the averages over one neuron; the coefficient then has some six digits.
     """
 
-    tolerance: float = eqx.field(static=True, default=1e-7)
+    tolerance: float = eqx.field(static=True, converter=plain, default=1e-7)
 
     def __check_init__(self):
-        if not (_is_number(self.tolerance) and self.tolerance > 0):
+        if not (is_number(self.tolerance) and self.tolerance > 0):
             raise ValueError(f"tolerance must be a positive number, got {self.tolerance!r}.")
 
 
@@ -67,26 +65,22 @@ class SampledNeurons(eqx.Module):
         Whether samples are computed in float32; kernels and sums are always in float64.
     """
 
-    relative_error: float = eqx.field(static=True, default=0.03)
-    most_samples: int = eqx.field(static=True, default=4_000_000)
-    covariance_error: float | None = eqx.field(static=True, default=0.05)
+    relative_error: float = eqx.field(static=True, converter=plain, default=0.03)
+    most_samples: int = eqx.field(static=True, converter=plain, default=4_000_000)
+    covariance_error: float | None = eqx.field(static=True, converter=plain, default=0.05)
     key: PRNGKeyArray = eqx.field(default_factory=lambda: jax.random.key(0))
-    single_precision: bool = eqx.field(static=True, default=True)
+    single_precision: bool = eqx.field(static=True, converter=plain, default=True)
 
     def __check_init__(self):
-        if not (_is_number(self.relative_error) and self.relative_error > 0):
+        if not (is_number(self.relative_error) and self.relative_error > 0):
             raise ValueError(f"relative_error must be positive, got {self.relative_error!r}.")
         if self.covariance_error is not None and not (
-            _is_number(self.covariance_error) and self.covariance_error > 0
+            is_number(self.covariance_error) and self.covariance_error > 0
         ):
             raise ValueError(f"covariance_error must be positive or None, got {self.covariance_error!r}.")
         check_key(self.key)
-        if not (_is_number(self.most_samples) and self.most_samples >= 1):
+        if not (is_number(self.most_samples) and self.most_samples >= 1):
             raise ValueError(f"most_samples must be positive, got {self.most_samples!r}.")
 
 
 Method = DenseTensors | SampledNeurons
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, Real) and not isinstance(value, bool)

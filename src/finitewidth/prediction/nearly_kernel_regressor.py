@@ -11,7 +11,8 @@ from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
+from finitewidth.checks import check_positive, check_whole, is_number
+from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.dynamics.meta_kernel import MetaKernel, ScaledMetaKernel
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, fit_nearly_kernel, warn_if_large
 from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
@@ -179,11 +180,11 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
     def _check_settings(self, n: int) -> None:
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
-        if not isinstance(self._algorithm(), SpectralAlgorithm):
-            raise ValueError(
-                "algorithm must be GradientDescent, GradientFlow or DirectOptimization, "
-                f"got {self.algorithm!r}."
-            )
+        check_algorithm(self._algorithm())
+        check_whole("neurons", self.neurons)
+        check_positive("gain", self.gain)
+        if not (is_number(self.ridge) and self.ridge >= 0):
+            raise ValueError(f"ridge must be a number, zero or more, got {self.ridge!r}.")
         if self.order == 2 and not isinstance(self._algorithm(), DirectOptimization):
             raise ValueError(
                 "order=2 is known for direct optimisation only: leave out algorithm, or use order=1."

@@ -3,7 +3,8 @@
 import dataclasses
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.checks import is_number
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm, check_algorithm
 from finitewidth.prediction.bayesian import posterior
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
@@ -70,7 +71,15 @@ def predict(
     True
     """
     if order not in (0, 1):
-        raise ValueError(f"order must be 0 (infinite width) or 1 (first correction in 1/width), got {order}.")
+        raise ValueError(
+            f"order must be 0 (infinite width) or 1 (first correction in 1/width), got {order!r}."
+        )
+    if not (is_number(ridge) and ridge >= 0):
+        raise ValueError(f"ridge must be zero or more, got {ridge!r}.")
+    if algorithm is not None and not isinstance(algorithm, BayesianInference):
+        check_algorithm(algorithm, "BayesianInference()")
+    if method is not None and not isinstance(method, Method):
+        raise ValueError(f"method must be DenseTensors() or SampledNeurons(), got {method!r}.")
     problem = TrainingProblem.of(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
         if ridge != 0 or initial is not None:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
+from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
 from finitewidth.expectations.four_point import four_point_averages
@@ -128,8 +129,7 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     0.6549
     """
     points = _checked(net, x)
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}.")
+    check_positive("tolerance", tolerance)
     gram = points @ points.T / points.shape[1]
     layers = layers_of(net)
     below = fluctuations.first_layer(gram, layers[0])

@@ -6,7 +6,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP, check_mlp
-from finitewidth.arrays import as_numbers
+from finitewidth.checks import as_numbers
 from finitewidth.parametrisation import NTK, Standard
 
 ArrayLike = np.ndarray | Array | list
@@ -39,11 +39,11 @@ def as_inputs(name: str, x: ArrayLike, net: MLP) -> Float[Array, "n d"]:
     x = as_numbers(name, x)
     if x.dtype not in (jnp.float32, jnp.float64):
         x = x.astype(float)
+    if 0 in x.shape:
+        raise ValueError(f"{name} is empty: its shape is {x.shape}.")
     if x.ndim != 2:
         hint = f"; reshape it to ({x.shape[0]}, 1) for one feature" if x.ndim == 1 else ""
         raise ValueError(f"{name} must have shape (points, features), got {x.shape}{hint}.")
-    if 0 in x.shape:
-        raise ValueError(f"{name} is empty: its shape is {x.shape}.")
     if not isinstance(x, Tracer):
         _check_values(name, np.asarray(x), net)
     return x
