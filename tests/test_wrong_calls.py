@@ -602,7 +602,7 @@ CALLS = {
     ),
     "NKR ridge": (
         lambda: NearlyKernelRegressor(ridge="auto").fit(X, Y),
-        "ridge must be a number, zero or more, got 'auto'.",
+        "ridge must be zero or more, got 'auto'.",
     ),
     "Activation None": (
         lambda: fw.Activation(None),

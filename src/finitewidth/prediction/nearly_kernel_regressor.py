@@ -184,7 +184,7 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         check_whole("neurons", self.neurons)
         check_positive("gain", self.gain)
         if not (is_number(self.ridge) and self.ridge >= 0):
-            raise ValueError(f"ridge must be a number, zero or more, got {self.ridge!r}.")
+            raise ValueError(f"ridge must be zero or more, got {self.ridge!r}.")
         if self.order == 2 and not isinstance(self._algorithm(), DirectOptimization):
             raise ValueError(
                 "order=2 is known for direct optimisation only: leave out algorithm, or use order=1."
