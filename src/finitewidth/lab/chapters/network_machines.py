@@ -15,7 +15,7 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.machine import nearly_kernel_machine
 from finitewidth.dynamics.tangent_model import TangentModel
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.comparison import absolute_error
+from finitewidth.lab.comparison import absolute_error, depth_over_width
 from finitewidth.lab.estimate import Estimate, exact, jackknife, propagated, stacked
 from finitewidth.lab.orders import Curve, Orders, fitted_power, order_claim
 from finitewidth.lab.sources import IEMS_402, ROBERTS
@@ -150,10 +150,16 @@ def _power_of_width(widths: tuple[int, ...], gaps: Estimate) -> Estimate:
     return propagated(lambda values: fitted_power(np.array(widths, float), values), gaps)
 
 
-def _width_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
+def _bend(depth: int, widths: tuple[int, ...]) -> float:
+    """What the next order, a relative change by depth/width, does to a power fitted to these widths."""
+    return float(depth_over_width(depth, widths[0]) / np.log(widths[-1] / widths[0]))
+
+
+def _width_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
+    bend = _bend(setting.hidden_layers + 1, setting.widths)
     return Verdict(
         tuple(
-            absolute_error(f"power of the width, {name} model", predicted[name], measured[name], 0.25)
+            absolute_error(f"power of the width, {name} model", predicted[name], measured[name], bend)
             for name in _MODELS
         )
     )
@@ -234,7 +240,7 @@ def _machine_compare(setting: Machines, predicted: Prediction, measured: Measure
                 f"power of the width, {name}",
                 predicted["slope"],
                 _power_of_width(setting.widths, _machine_gaps(predicted, measured, name)),
-                0.25,
+                _bend(2, setting.widths),
             )
             for name in ("NTK alone", "NTK and dNTK")
         )
@@ -283,8 +289,8 @@ CLAIMS = (
         "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are of"
         " the same order 1/n.",
         f"{_SOURCE} (quadratic models are minimal, not complete)",
-        Machines((128, 1024), draws=24),
-        Machines((64, 128, 256, 512, 1024), draws=64),
+        Machines((64, 1024), draws=150),
+        Machines((64, 128, 256, 512, 1024), draws=150),
         _machine_theory,
         _machine_measure,
         _machine_compare,
@@ -297,7 +303,7 @@ CLAIMS = (
         "Trained side by side, a network differs from its linear and its quadratic Taylor model by order "
         "1/n, and from its cubic one by 1/n^2.",
         f"{_SOURCE} (with the output of the start, which the slide leaves out)",
-        Widths((512, 2048), draws=64),
+        Widths((256, 4096), draws=100),
         Widths((256, 512, 1024, 2048, 4096), draws=100),
         _width_theory,
         _width_measure,

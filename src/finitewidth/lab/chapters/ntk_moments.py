@@ -174,9 +174,11 @@ def _limit_figure(setting: Limit, predicted: Prediction, measured: Measurement) 
     blue, red, green, grey = (*style.PALETTE[:3], style.GREY)
     style.theory_line(axes, fine, ntk_ratio_limit(fine), blue, "limit")
     style.theory_line(axes, fine, 1 + 11 / 3 * fine, grey, "first order, 1 + 11/3 L/n", ":")
-    style.measured_points(axes, beta, *measured["ratio"], blue, "extrapolated")
+    value, sem = measured["ratio"]
+    style.measured_points(axes, beta, value, sem, blue, "extrapolated")
     for n, color in zip(setting.widths, (red, green), strict=True):
-        style.measured_points(axes, beta, *measured[f"width {n}"], color, f"width {n}")
+        value, sem = measured[f"width {n}"]
+        style.measured_points(axes, beta, value, sem, color, f"width {n}")
     axes.set(xlabel=r"$\beta=\sum 1/n_\ell$", ylabel=r"$E[H^2]\,/\,E[H]^2$")
     axes.legend(loc="upper left")
     return figure
