@@ -289,7 +289,7 @@ CLAIMS = (
         "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are of"
         " the same order 1/n.",
         f"{_SOURCE} (quadratic models are minimal, not complete)",
-        Machines((64, 1024), draws=150),
+        Machines((64, 2048), draws=64),
         Machines((64, 128, 256, 512, 1024), draws=150),
         _machine_theory,
         _machine_measure,
