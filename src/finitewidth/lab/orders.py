@@ -88,7 +88,9 @@ def order_claim(
             if curve.order is None:
                 exactly = measured[curve.against].value
                 name, rounding = curve.formula, setting.problem.rounding
-                return absolute_error(name, predicted[name], exactly, rounding * max(1, np.abs(exactly).max()))
+                return absolute_error(
+                    name, predicted[name], exactly, rounding * max(1, np.abs(exactly).max())
+                )
             power = leading_power(setting.epsilons, errors(predicted, measured, curve))
             name = f"power of epsilon left by {curve.formula}"
             return absolute_error(name, predicted[f"{curve.formula} order"], power, tolerance)
