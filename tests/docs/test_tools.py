@@ -66,10 +66,27 @@ def test_words_of_claims(typed, shown):
     assert ledger.text(typed) == shown
 
 
+@pytest.mark.parametrize(
+    ("title", "heading"),
+    [
+        ("dNTK and ddNTK are 1/n effects", "dNTK and ddNTK are 1/n effects"),
+        ("excess kurtosis", "Excess kurtosis"),
+        ("NTK fluctuates", "NTK fluctuates"),
+        ("ε* is small", "ε* is small"),
+    ],
+)
+def test_headings_start_with_a_capital_unless_with_a_name(title, heading):
+    assert ledger.sentence(title) == heading
+
+
 def record(id: str, chapter: str, statistic: float = 1.0) -> dict:
-    check = {"name": "value", "predicted": 1.0, "measured": 1.1, "tolerance": 4.0, "criterion": "z-score"}
+    check = {
+        "name": "value", "predicted": 1.0, "measured": 1.1, "tolerance": 4.0, "criterion": "z-score",
+        "sem": 0.03, "false_alarm": 0.002,
+    }  # fmt: skip
     return {
         "id": id, "title": f"about {id}", "chapter": chapter, "statement": "It is so.", "source": "a book",
+        "false_alarm": 0.002,
         "holds": statistic <= 4, "checks": [check | {"statistic": statistic, "holds": statistic <= 4}],
         "scale": "quick", "seed": 0, "dtype": "float64", "setting": {"width": 8}, "figure": f"{id}.png",
     }  # fmt: skip
@@ -86,10 +103,13 @@ def test_pages(tmp_path, monkeypatch):
     assert chapters == [{"First": "ledger/first.md"}, {"Second part": "ledger/second-part.md"}]
     overview = (folder / "index.md").read_text()
     assert "2 of 3 claims hold" in overview
+    assert "3 of the comparisons have noise" in overview
+    assert "at most 0.6 %" in overview
     assert "[two](second-part.md#two)" in overview
     first = (folder / "first.md").read_text()
     assert first.index("#one") < first.index("#three")
     assert "1 ≤ 4" in first
+    assert "| 1.1 ± 0.03 |" in first
     assert "9 > 4" in (folder / "second-part.md").read_text()
     assert all((folder / r["figure"]).exists() for r in records)
 

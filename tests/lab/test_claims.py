@@ -116,6 +116,11 @@ def without_fan_in_of_entries(setting, value):
     return value / np.array(setting.widths)[:, None]
 
 
+def powers_of_single_entries(setting, value):
+    """A norm of the first gradient that falls as its entries do, n^(-1/2)."""
+    return value - 1
+
+
 def root_of_fan_in(setting, value):
     """Weight rates of n^(-1/2), as the notes print, would need squared gradients of order n^(1/2)."""
     return np.sqrt(value)
@@ -156,12 +161,13 @@ WRONG = [
     ("mlp-step-taylor", "order", scaled(0.75)),
     ("first-layer-gradient-width", "norms", without_fan_in_of_entries),
     ("first-layer-gradient-width", "entries", scaled(1.2)),
+    ("first-layer-gradient-width", "powers", powers_of_single_entries),
     ("layerwise-learning-rates", "weights", root_of_fan_in),
     ("layerwise-learning-rates", "biases", scaled(1.2)),
     ("lazy-versus-mean-field", "ntk exponent", scaled(0.0)),
     ("lazy-versus-mean-field", "mean-field exponent", lazy),
     ("lr-transfer", "standard exponent", scaled(0.0)),
-    ("lr-transfer", "mup exponent", lazy),
+    ("lr-transfer", "difference", scaled(0.0)),
     *WRONG_LINEAR_THEORIES,
     *WRONG_QUADRATIC_THEORIES,
     *WRONG_FINITE_WIDTH_THEORIES,

@@ -3,7 +3,7 @@
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -13,7 +13,7 @@ from rich.table import Table
 from finitewidth.cli.console import messages, output
 from finitewidth.lab.claim import Claim, Outcome, Scale
 from finitewidth.lab.registry import claim, claims
-from finitewidth.lab.runner import describe, record, run_claim, save
+from finitewidth.lab.runner import describe, last_record, record, run_claim, save
 
 lab = typer.Typer(
     name="lab", help="Every theorem as a check: theory against real networks.", no_args_is_help=True
@@ -22,21 +22,63 @@ lab = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output on standard output.")]
 
 
+Records = Annotated[Path, typer.Option("--out", help="Directory with the JSON files of earlier runs.")]
+
+
 @lab.command("list")
-def list_claims(as_json: AsJson = False) -> None:
-    """List the claims by chapter, with what they state and where they come from."""
+def list_claims(out: Records = Path("lab"), as_json: AsJson = False) -> None:
+    """List the claims by chapter, one line each: id, title and the verdict of the last run."""
     by_chapter = sorted(claims(), key=lambda c: _chapters().index(c.chapter))
+    last = {c.id: last_record(c.id, out) for c in by_chapter}
     if as_json:
-        typer.echo(json.dumps([describe(c) for c in by_chapter], indent=1))
+        typer.echo(json.dumps([describe(c) | {"last": _summary(last[c.id])} for c in by_chapter], indent=1))
         return
+    ids, titles = (max(len(getattr(c, part)) for c in by_chapter) for part in ("id", "title"))
+    verdicts = {id: _last_verdict(found) for id, found in last.items()}
+    if output.is_terminal:
+        titles = min(titles, output.width - ids - max(map(len, verdicts.values())) - 4)
     for chapter, group in groupby(by_chapter, key=lambda c: c.chapter):
-        table = Table(title=chapter, title_justify="left", title_style="bold", show_lines=True)
-        table.add_column("id", style="cyan", no_wrap=True)
-        table.add_column("statement", ratio=3)
-        table.add_column("source", ratio=2, style="dim")
+        output.print(f"[bold]{escape(chapter)}[/]", highlight=False)
         for c in group:
-            table.add_row(c.id, escape(c.statement), escape(c.source))
-        output.print(table)
+            title = c.title if len(c.title) <= titles else c.title[: titles - 1] + "…"
+            line = f"[cyan]{c.id:{ids}}[/]  {escape(f'{title:{titles}}')}  {_coloured(verdicts[c.id])}"
+            output.print(line, highlight=False, soft_wrap=True)
+
+
+@lab.command("show")
+def show_claim(
+    id: Annotated[str, typer.Argument(help="Id of a claim; see `finitewidth lab list`.")],
+    out: Records = Path("lab"),
+    as_json: AsJson = False,
+) -> None:
+    """Show what a claim states, where it comes from, and what its last run found."""
+    c = claim(id)
+    found = last_record(id, out)
+    if as_json:
+        typer.echo(json.dumps(describe(c) | {"last": found}, indent=1))
+        return
+    output.print(
+        f"[cyan]{c.id}[/]: {escape(c.title)}", f"[dim]{escape(c.chapter)}[/]\n", sep="\n", highlight=False
+    )
+    output.print(escape(c.statement), highlight=False)
+    output.print(f"\n[bold]Source[/]  {escape(c.source)}", highlight=False)
+    run = f"{_coloured(_last_verdict(found))}"
+    if found is not None:
+        run += f", {found['scale']} scale, seed {found['seed']}"
+    output.print(f"[bold]Last run[/]  {run}", highlight=False)
+
+
+def _summary(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    return found and {name: found[name] for name in ("holds", "date", "scale", "seed")}
+
+
+def _last_verdict(found: dict[str, Any] | None) -> str:
+    return "-" if found is None else f"{'holds' if found['holds'] else 'fails'} {found['date']}"
+
+
+def _coloured(verdict: str) -> str:
+    colour = {"h": "green", "f": "bold red"}.get(verdict[0])
+    return f"[{colour}]{verdict}[/]" if colour else verdict
 
 
 @lab.command("run")
@@ -61,6 +103,7 @@ def run_claims(
         typer.echo(json.dumps([record(outcome) for outcome in outcomes], indent=1))
     else:
         output.print(_verdicts(outcomes))
+        output.print(_false_alarms(outcomes), highlight=False)
         output.print(f"Figures and numbers are in {out}.", highlight=False, soft_wrap=True)
     if not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
@@ -100,6 +143,19 @@ def _run_all(chosen: list[Claim], scale: Scale, seed: int, out: Path) -> list[Ou
     return outcomes
 
 
+def _false_alarms(outcomes: list[Outcome]) -> str:
+    """How much a failure means."""
+    noisy = sum(check.false_alarm > 0 for outcome in outcomes for check in outcome.verdict.checks)
+    if not noisy:
+        return "Nothing compared here is random, so that no failure is a false alarm."
+    total = sum(outcome.verdict.false_alarm for outcome in outcomes)
+    comparisons = "1 comparison" if noisy == 1 else f"{noisy} comparisons"
+    return (
+        f"{comparisons} with noise: if every claim here is true, a run with random keys fails with a "
+        f"probability of at most {100 * total:.2g} %."
+    )
+
+
 def _verdicts(outcomes: list[Outcome]) -> Table:
     table = Table(caption="Of each claim, the comparison closest to its tolerance.", caption_justify="left")
     table.show_lines = True
@@ -114,7 +170,7 @@ def _verdicts(outcomes: list[Outcome]) -> Table:
         table.add_row(
             f"[cyan]{outcome.claim.id}[/]\n{escape(outcome.claim.title)}",
             f"{check.predicted:.5g}",
-            f"{check.measured:.5g}",
+            f"{check.measured:.5g}" + (f"\n± {check.sem:.1g}" if check.sem else ""),
             escape(f"{check.name}:\n{check.criterion}\n{check.statistic:.2g} {sign} {check.tolerance:.2g}"),
             ("[green]holds[/]" if outcome.holds else "[bold red]fails[/]") + f"\n{outcome.seconds:.1f} s",
         )

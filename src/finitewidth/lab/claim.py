@@ -22,9 +22,26 @@ Measurement = Mapping[str, Estimate]
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison: it holds while the statistic stays within the tolerance fixed in advance.
+    """One comparison: it holds while the statistic stays within the tolerance.
 
-    `predicted` and `measured` are the entries that disagree most.
+    Attributes
+    ----------
+    name
+        What is compared.
+    predicted, measured, sem
+        The entry that came closest to its tolerance, with the standard error of its measurement.
+    statistic, tolerance
+        Their distance by the criterion, and what is allowed: the theory's own tolerance, fixed in advance,
+        and `limit` standard errors for noise. A z-score counts standard errors beyond the theory's own.
+    criterion
+        How the distance is taken.
+    limit
+        Standard errors allowed for noise, from the rate of false alarms and the number of entries; 0 where
+        nothing is random.
+    entries
+        How many numbers were compared.
+    false_alarm
+        Probability at most that noise alone makes the comparison fail; 0 where nothing is random.
     """
 
     name: str
@@ -33,6 +50,10 @@ class Check:
     statistic: float
     tolerance: float
     criterion: Literal["z-score", "relative error", "absolute error"]
+    sem: float = 0.0
+    limit: float = 0.0
+    entries: int = 1
+    false_alarm: float = 0.0
 
     @property
     def holds(self) -> bool:
@@ -48,6 +69,11 @@ class Verdict:
     @property
     def holds(self) -> bool:
         return all(check.holds for check in self.checks)
+
+    @property
+    def false_alarm(self) -> float:
+        """Probability at most that noise alone makes the claim fail."""
+        return sum(check.false_alarm for check in self.checks)
 
     @property
     def decisive(self) -> Check:

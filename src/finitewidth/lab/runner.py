@@ -4,6 +4,7 @@ import dataclasses
 import json
 import platform
 import time
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
     """Everything about a run, ready for JSON."""
     return describe(outcome.claim) | {
         "holds": outcome.holds,
+        "false_alarm": outcome.verdict.false_alarm,
         "checks": [_check_record(check) for check in outcome.verdict.checks],
         "scale": outcome.scale,
         "seed": outcome.seed,
@@ -73,6 +75,23 @@ def record(outcome: Outcome) -> dict[str, Any]:
         },
         "figure": f"{outcome.claim.id}.png",
     }
+
+
+def last_record(id: str, directory: Path) -> dict[str, Any] | None:
+    """What the last run of a claim left in a directory, with its date; None if there is nothing."""
+    path = directory / f"{id}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+        if found["id"] != id or not isinstance(found["holds"], bool):
+            raise KeyError(id)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"{path} is not the record of a run of {id}; delete it or choose another --out."
+        ) from None
+    return found | {"date": date}
 
 
 def _check_record(check: Check) -> dict[str, Any]:

@@ -23,11 +23,12 @@ from finitewidth.lab.comparison import relative_error
 from finitewidth.lab.estimate import exact
 from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import ROBERTS
 from finitewidth.lab.teachers import Teacher, taught, test_loss
 from finitewidth.report import style
 
 _CHAPTER = "Representation learning"
-_SOURCE = "lectures on the principles of deep learning theory, representation learning"
+_SOURCE = f"{ROBERTS}, representation learning"
 _ROW_SPACE = DirectOptimization()
 
 

@@ -11,14 +11,9 @@ from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, relative_error
 from finitewidth.lab.estimate import exact
-from finitewidth.lab.linear_descent import (
-    LinearProblem,
-    descend,
-    largest_curvature,
-    random_problem,
-    rounding,
-)
+from finitewidth.lab.linear_descent import LinearProblem, descend, largest_curvature, random_problem, rounding
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import DAY_2, orf_543
 from finitewidth.prediction.certificates import ConvergenceCertificate, convergence_certificate
 from finitewidth.report import style
 
@@ -183,7 +178,7 @@ CLAIMS = (
         title="stable below eta = 2 / lambda_max",
         chapter=_CHAPTER,
         statement="Gradient descent on a linear model converges if and only if eta lambda_max(K) < 2.",
-        source="notes on quadratic models and nearly-kernel methods (the condition was left out)",
+        source=f"{DAY_2} (the condition was left out)",
         quick=Edge(steps=60, edges=(1.8, 1.85, 1.9, 1.95, 2.05, 2.1, 2.15)),
         full=Edge(steps=200, edges=(1.94, 1.955, 1.97, 1.985, 2.015, 2.03, 2.045, 2.06)),
         theory=_edge_theory,
@@ -201,7 +196,7 @@ CLAIMS = (
             "step is 2/(lambda_max + lambda_min), with factor (kappa - 1)/(kappa + 1), where kappa = "
             "lambda_max/lambda_min."
         ),
-        source="lecture notes on optimisation (1 - eta lambda_min holds up to the best step only)",
+        source=orf_543("7") + " (1 - eta lambda_min holds up to the best step only)",
         quick=Rates(steps=800, etas=(0.05, 0.1, 0.2, 0.3, 0.4, 0.47, 0.49)),
         full=Rates(steps=1200, etas=tuple(np.linspace(0.03, 0.495, 24).round(4).tolist())),
         theory=_rate_theory,

@@ -19,6 +19,7 @@ from finitewidth.lab.linear_descent import (
     steps_to_rounding,
 )
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import IEMS_402, orf_543
 from finitewidth.prediction.certificates import convergence_certificate
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
@@ -188,7 +189,7 @@ CLAIMS = (
             "With fewer equations than unknowns descent ends at w(0) + A^T (A A^T)^-1 (y - A w(0)): the "
             "interpolator of least norm if w(0) = 0, and not otherwise."
         ),
-        source="lecture notes on feature learning (the condition on the start was left out)",
+        source=f"{IEMS_402} (the condition on the start was left out)",
         quick=FewEquations(points=5, features=12),
         full=FewEquations(points=10, features=30),
         theory=_norm_theory,
@@ -205,7 +206,7 @@ CLAIMS = (
             "On a fixed kernel with eigenvalues at least lambda_0, and eta at most 1 / lambda_max, the loss "
             "after t steps is at most (1 - eta lambda_0)^(2t) times its start; the slowest mode reaches it."
         ),
-        source="lecture notes on the neural tangent kernel (with the number of steps in the exponent)",
+        source=orf_543("10/10") + " (with the number of steps in the exponent)",
         quick=FixedKernel(points=6, steps=200),
         full=FixedKernel(points=40, steps=3000),
         theory=_bound_theory,

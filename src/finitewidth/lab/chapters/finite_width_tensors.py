@@ -10,6 +10,7 @@ from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.halves import measured_shifts
+from finitewidth.lab.sources import BEYOND, BOOK
 from finitewidth.lab.tensors import (
     DIFFERENTIALS,
     FLUCTUATIONS,
@@ -176,7 +177,7 @@ def _claim(
         chapter=_CHAPTER,
         statement=statement,
         source=(
-            "Roberts, Yaida and Hanin, The Principles of Deep Learning Theory, chapters 4, 8 and 11; the "
+            f"{BEYOND}: {BOOK}, chapters 4, 8 and 11; the "
             "recursions for several inputs and unequal layers are derived in this book"
         ),
         quick=Tensors(activation, quick, **options),

@@ -22,10 +22,11 @@ from finitewidth.lab.linear_descent import (
     steps_to_rounding,
 )
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import DAY_2
 from finitewidth.report import style
 
 _CHAPTER = "Linear models"
-_NOTES = "notes on quadratic models and nearly-kernel methods"
+_NOTES = DAY_2
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,11 @@ from finitewidth.lab.estimate import exact
 from finitewidth.lab.orders import Curve, Orders, leading_power, order_claim
 from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import ROBERTS
 from finitewidth.report import style
 
 _CHAPTER = "Nearly-kernel methods"
-_SOURCE = "lectures on the principles of deep learning theory, nearly-kernel methods"
+_SOURCE = f"{ROBERTS}, nearly-kernel methods"
 _SMALL_STEP = 0.05
 
 

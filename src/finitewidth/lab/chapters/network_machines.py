@@ -15,16 +15,17 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.machine import nearly_kernel_machine
 from finitewidth.dynamics.tangent_model import TangentModel
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.comparison import absolute_error
-from finitewidth.lab.estimate import exact
+from finitewidth.lab.comparison import absolute_error, depth_over_width
+from finitewidth.lab.estimate import Estimate, exact, jackknife, propagated, stacked
 from finitewidth.lab.orders import Curve, Orders, fitted_power, order_claim
+from finitewidth.lab.sources import IEMS_402, ROBERTS
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
 from finitewidth.report import style
 
 _CHAPTER = "Networks as nearly-kernel machines"
-_SOURCE = "lectures on the principles of deep learning theory, quadratic models and deep learning"
+_SOURCE = f"{ROBERTS}, quadratic models and deep learning"
 _STEPS = 1500
 
 
@@ -122,7 +123,7 @@ def _descend(
 
 def _width_measure(setting: Widths, key) -> Measurement:
     x, y, x_test = setting.data
-    gaps: dict[str, list] = {name: [] for name in _MODELS}
+    gaps: dict[str, list[Estimate]] = {name: [] for name in _MODELS}
     for n in setting.widths:
         net = setting.net(n)
         rates = jax.tree.map(jnp.asarray, net.learning_rates(3))
@@ -135,21 +136,30 @@ def _width_measure(setting: Widths, key) -> Measurement:
             ends = [_descend(model, params, rates, (x, y, x_test), eta, setting.steps) for model in models]
             return jnp.stack([jnp.sqrt(jnp.mean((end - real) ** 2)) for end in ends])
 
-        found = np.asarray(jax.vmap(gap)(jax.random.split(key, setting.draws)))
+        found = np.asarray(jax.vmap(gap)(jax.random.split(jax.random.fold_in(key, n), setting.draws)))
         for i, name in enumerate(_MODELS):
-            gaps[name].append(float(np.exp(np.mean(np.log(found[:, i])))))
-    curves = {f"{name} gap": exact(np.array(values)) for name, values in gaps.items()}
-    slopes = {
-        name: exact(fitted_power(np.array(setting.widths, float), np.array(values)))
-        for name, values in gaps.items()
+            gaps[name].append(jackknife(np.log(found[:, i]), np.exp))
+    curves = {name: stacked(values) for name, values in gaps.items()}
+    return {f"{name} gap": curve for name, curve in curves.items()} | {
+        name: _power_of_width(setting.widths, curve) for name, curve in curves.items()
     }
-    return curves | slopes
 
 
-def _width_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
+def _power_of_width(widths: tuple[int, ...], gaps: Estimate) -> Estimate:
+    """Networks of different width are drawn independently."""
+    return propagated(lambda values: fitted_power(np.array(widths, float), values), gaps)
+
+
+def _bend(depth: int, widths: tuple[int, ...]) -> float:
+    """What the next order, a relative change by depth/width, does to a power fitted to these widths."""
+    return float(depth_over_width(depth, widths[0]) / np.log(widths[-1] / widths[0]))
+
+
+def _width_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
+    bend = _bend(setting.hidden_layers + 1, setting.widths)
     return Verdict(
         tuple(
-            absolute_error(f"power of the width, {name} model", predicted[name], measured[name].value, 0.25)
+            absolute_error(f"power of the width, {name} model", predicted[name], measured[name], bend)
             for name in _MODELS
         )
     )
@@ -159,9 +169,9 @@ def _width_figure(setting: Widths, predicted: Prediction, measured: Measurement)
     figure, (axes,) = style.panels("A wide network is a cubic model")
     n = np.array(setting.widths, float)
     for name, color in zip(_MODELS, style.PALETTE, strict=False):
-        gap, slope = measured[f"{name} gap"].value, float(predicted[name])
+        (gap, sem), slope = measured[f"{name} gap"], float(predicted[name])
         style.theory_line(axes, n, gap[-1] * (n / n[-1]) ** slope, color, f"{name} model: $n^{{{slope:g}}}$")
-        style.measured_points(axes, n, gap, np.zeros(len(n)), color)
+        style.measured_points(axes, n, gap, sem, color)
     axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="typical distance of the outputs")
     style.plain_ticks(axes.xaxis, setting.widths)
     style.legend(axes, "trained side by side", "predicted power", loc="best", error_bars=False)
@@ -217,21 +227,20 @@ def _machine_measure(setting: Machines, key) -> Measurement:
     return {"outputs": exact(np.array(ends))}
 
 
-def _machine_gaps(predicted: Prediction, measured: Measurement, name: str) -> np.ndarray:
+def _machine_gaps(predicted: Prediction, measured: Measurement, name: str) -> Estimate:
     """Geometric mean over draws of the rms distance of the test outputs."""
     squares = np.mean((predicted[name] - measured["outputs"].value) ** 2, axis=(2, 3))
-    return np.exp(np.mean(np.log(squares), axis=1) / 2)
+    return stacked([jackknife(np.log(row) / 2, np.exp) for row in squares])
 
 
 def _machine_compare(setting: Machines, predicted: Prediction, measured: Measurement) -> Verdict:
-    widths = np.array(setting.widths, float)
     return Verdict(
         tuple(
             absolute_error(
                 f"power of the width, {name}",
                 predicted["slope"],
-                fitted_power(widths, _machine_gaps(predicted, measured, name)),
-                0.25,
+                _power_of_width(setting.widths, _machine_gaps(predicted, measured, name)),
+                _bend(2, setting.widths),
             )
             for name in ("NTK alone", "NTK and dNTK")
         )
@@ -242,11 +251,11 @@ def _machine_figure(setting: Machines, predicted: Prediction, measured: Measurem
     figure, (axes,) = style.panels("Trained networks and the formula at their initialisation")
     n = np.array(setting.widths, float)
     for name, color in zip(("NTK alone", "NTK and dNTK"), style.PALETTE, strict=False):
-        gap = _machine_gaps(predicted, measured, name)
+        gap, sem = _machine_gaps(predicted, measured, name)
         style.theory_line(
             axes, n, gap[-1] * (n / n[-1]) ** float(predicted["slope"]), color, f"{name}: $1/n$"
         )
-        style.measured_points(axes, n, gap, np.zeros(len(n)), color)
+        style.measured_points(axes, n, gap, sem, color)
     axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="typical distance of the outputs")
     style.plain_ticks(axes.xaxis, setting.widths)
     style.legend(axes, "networks", "predicted power", loc="best", error_bars=False)
@@ -266,7 +275,7 @@ CLAIMS = (
             "at initialisation misses the end of gradient descent by second order in epsilon, the NTK "
             "alone by first."
         ),
-        source=f"{_SOURCE}; lecture notes on lazy training",
+        source=f"{_SOURCE}; {IEMS_402}, lazy training",
         heading="A network with two outputs, trained to the end",
         quick=Orders(0.05, 2, train=3, test=4, features=8),
         full=Orders(0.1, 5, train=3, test=4, features=16),
@@ -280,8 +289,8 @@ CLAIMS = (
         "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are of"
         " the same order 1/n.",
         f"{_SOURCE} (quadratic models are minimal, not complete)",
-        Machines((128, 1024), draws=24),
-        Machines((64, 128, 256, 512, 1024), draws=64),
+        Machines((64, 1024), draws=150),
+        Machines((64, 128, 256, 512, 1024), draws=150),
         _machine_theory,
         _machine_measure,
         _machine_compare,
@@ -294,7 +303,7 @@ CLAIMS = (
         "Trained side by side, a network differs from its linear and its quadratic Taylor model by order "
         "1/n, and from its cubic one by 1/n^2.",
         f"{_SOURCE} (with the output of the start, which the slide leaves out)",
-        Widths((512, 2048), draws=64),
+        Widths((256, 4096), draws=100),
         Widths((256, 512, 1024, 2048, 4096), draws=100),
         _width_theory,
         _width_measure,

@@ -10,9 +10,10 @@ from finitewidth.dynamics.representation import trained_kernel
 from finitewidth.lab import quadratic
 from finitewidth.lab.orders import Curve, Orders, order_claim
 from finitewidth.lab.quadratic import Problem
+from finitewidth.lab.sources import ROBERTS
 
 _CHAPTER = "Quadratic models"
-_SOURCE = "lectures on the principles of deep learning theory, quadratic models"
+_SOURCE = f"{ROBERTS}, quadratic models"
 
 
 def _moves(setting: Orders) -> tuple[np.ndarray, np.ndarray]:

@@ -8,9 +8,10 @@ from finitewidth.dynamics.representation import Deformation, deformation, traine
 from finitewidth.lab import quadratic
 from finitewidth.lab.orders import Curve, Orders, order_claim
 from finitewidth.lab.quadratic import Problem
+from finitewidth.lab.sources import ROBERTS
 
 _CHAPTER = "Representation learning"
-_SOURCE = "lectures on the principles of deep learning theory, representation learning"
+_SOURCE = f"{ROBERTS}, representation learning"
 _FULL_STEP = DirectOptimization("gauss-newton")
 _FLOW = DirectOptimization("gauss-newton", 0.0)
 _ROW_SPACE = DirectOptimization()

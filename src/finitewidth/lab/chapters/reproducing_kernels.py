@@ -14,13 +14,14 @@ from finitewidth.lab.comparison import absolute_error, relative_error, z_score
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import exact, sample_mean
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import orf_543
 from finitewidth.networks.mlp import Params, apply
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer import mercer
 
 _CHAPTER = "Kernel regression"
-_SOURCE = "ORF 543 lecture notes, kernels and reproducing kernel Hilbert spaces"
+_SOURCE = orf_543("10/31")
 
 
 def _midpoints(points: int) -> Float[np.ndarray, " n"]:
@@ -111,7 +112,8 @@ def _mercer_figure(setting: Spectra, predicted: Prediction, measured: Measuremen
     style.legend(left, "exact", "on a grid", error_bars=False, ncols=2, loc="upper left")
     waves = np.arange(setting.waves)
     style.theory_line(right, waves, predicted["power"], style.PALETTE[0])
-    style.measured_points(right, waves, *measured["power"], style.PALETTE[1])
+    value, sem = measured["power"]
+    style.measured_points(right, waves, value, sem, style.PALETTE[1])
     right.set(
         yscale="log", xlabel="waves around the circle", ylabel="power", title="ReLU networks on a circle"
     )

@@ -11,6 +11,7 @@ from finitewidth.lab.comparison import absolute_error, relative_error
 from finitewidth.lab.estimate import exact
 from finitewidth.lab.linear_descent import LinearProblem, random_problem, rounding
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import orf_543
 from finitewidth.report import style
 
 _NAMES = ("fitted", "predicted", "squared norm")
@@ -106,7 +107,7 @@ CLAIMS = (
             "The weights that minimise |Phi theta - y|^2 + r |theta|^2 are a combination of the training "
             "features, with coefficients a = (K + r)^-1 y; fitted values are K a and |theta|^2 = a^T K a."
         ),
-        source="ORF 543 lecture notes, representer theorem",
+        source=orf_543("10/31") + ", representer theorem",
         quick=Ridges(points=8, features=20, ridges=(0.01, 0.1, 1.0, 10.0)),
         full=Ridges(points=20, features=60, ridges=tuple(np.geomspace(1e-3, 30, 16).tolist())),
         theory=_theory,

@@ -16,13 +16,14 @@ from finitewidth.lab.comparison import absolute_error, z_score
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import exact, sample_mean
 from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import orf_543
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
 _CHAPTER = "Tangent kernel"
-_SOURCE = "ORF 543 lecture notes, the neural tangent kernel"
+_SOURCE = orf_543("10/10")
 
 
 @dataclass(frozen=True)

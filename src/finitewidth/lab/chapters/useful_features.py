@@ -11,6 +11,7 @@ from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.estimate import Estimate, exact
 from finitewidth.lab.random_problem import drawn
+from finitewidth.lab.sources import ROBERTS
 from finitewidth.lab.teachers import Teacher, bend_of, taught, test_loss
 from finitewidth.report import style
 
@@ -89,7 +90,7 @@ CLAIMS = (
         "sign of psi is arbitrary. With the teacher's it falls with the probability Phi(|Pb|^2 / (s |P^T P "
         "b|)), where b is what they add to the labels, s the noise of the labels, and P = (-k_BA k_AA^-1, "
         "1) takes off the linear fit; so for small b.",
-        "lectures on the principles of deep learning theory, representation learning as regularisation",
+        f"{ROBERTS}, representation learning as regularisation",
         Useful(60, teacher=0.01, noise=5.0),
         Useful(400, teacher=0.01, noise=5.0),
         _theory,
