@@ -215,7 +215,7 @@ class Machines(RandomProblem):
         """Networks of this width at their start."""
         keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), n), self.draws)
         every = jax.device_get(jax.vmap(lambda key: self.net(n).init(key, self.points))(keys))
-        return [jax.tree.map(lambda leaf, i=i: leaf[i], every) for i in range(self.draws)]
+        return [jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), every) for i in range(self.draws)]
 
 
 def _machine_theory(setting: Machines) -> Prediction:

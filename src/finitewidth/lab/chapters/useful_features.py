@@ -42,9 +42,9 @@ def _theory(setting: Useful) -> Prediction:
         helps.append(norm.cdf(np.sum((P @ bend) ** 2) / spread))
     p = np.array(helps)
     return {
-        "useful": p.mean(),
+        "useful": np.asarray(p.mean()),
         "unrelated": np.array(0.5),
-        "useful deviation": np.sqrt(np.sum(p * (1 - p))) / setting.draws,
+        "useful deviation": np.asarray(np.sqrt(np.sum(p * (1 - p))) / setting.draws),
         "unrelated deviation": np.array(0.5 / np.sqrt(setting.draws)),
     }
 
