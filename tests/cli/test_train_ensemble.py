@@ -71,7 +71,7 @@ def test_a_directory_is_continued_and_protected(command):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("iris",), "unknown data set 'iris'"),
+        (("irs",), "'irs' is neither a data set"),
         (("absent.csv",), "absent.csv does not exist"),
         (("diabetes", "--loss", "cross_entropy"), "are not classes 0, 1, 2"),
         (("diabetes", "--optimizer", "adam"), "--learning-rate is needed for the optimizer 'adam'"),
