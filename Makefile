@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint docs claims bench browser clean
+.PHONY: demo test mutants lint docs claims bench browser clean
 
 demo: .venv/.core  ## the main job: what will networks have learnt from a table, and is it true?
 	$(BIN)/finitewidth predict diabetes --hidden 128x3 --activation tanh --verify 64 --out demo --force
@@ -10,6 +10,9 @@ demo: .venv/.core  ## the main job: what will networks have learnt from a table,
 test: .venv/.dev browser lint  ## everything that must hold
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(MAKE) docs
+
+mutants: .venv/.dev  ## change one formula at a time: a test must notice
+	$(BIN)/python tests/mutants/run.py --jobs 2
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -19,7 +22,7 @@ lint: .venv/.dev
 
 docs: .venv/.dev  ## the book, as a static site in site/
 	$(BIN)/python docs/ledger.py --scale quick --reuse
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 claims: .venv/.core  ## every claim at full scale: the figures of the book
 	$(BIN)/finitewidth lab run --all --scale full --out build/lab-full

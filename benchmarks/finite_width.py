@@ -76,13 +76,16 @@ def coefficient(train, test, depth, error, most, steps):
     algorithm = algorithm_of(train, test, depth, steps)
     reports = []
     start = time.perf_counter()
-    method = fw.SampledNeurons(
-        error,
-        most_samples=most,
-        covariance_error=None,
+    law = fw.predict(
+        network(depth, _WIDE),
+        x,
+        y,
+        x_test,
+        algorithm,
+        order=1,
+        method=fw.SampledNeurons(error, most_samples=most, covariance_error=None),
         progress=lambda *_: reports.append(time.perf_counter() - start),
     )
-    law = fw.predict(network(depth, _WIDE), x, y, x_test, algorithm, order=1, method=method)
     seconds = time.perf_counter() - start
     return {
         "seconds": seconds,

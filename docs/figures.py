@@ -15,11 +15,15 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 import finitewidth as fw
 from finitewidth import lab
+from finitewidth.data import read_table
 from finitewidth.lab.chapters import trained_covariance, trained_finite_width
 from finitewidth.lab.estimate import Estimate
 from finitewidth.networks.mlp import apply, init, preactivations
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
+from finitewidth.report.prediction_figures import draw_loss
+from finitewidth.study.preparation import Options, prepare
+from finitewidth.study.study import Choices, run_study
 
 IMAGES = Path(__file__).parent / "images"
 RECORDS = Path(__file__).parents[1] / "build" / "lab-full"
@@ -167,6 +171,39 @@ def trained_widths() -> Figure:
     return figure
 
 
+def demo_result() -> Figure:
+    """The study of `make demo`: the law of trained networks, and the networks trained to check it."""
+    study = run_study(
+        prepare(read_table("diabetes"), None, Options()), Choices((128, 128, 128), "tanh", networks=64)
+    )
+    check, data = study.verification, study.data
+    order = np.argsort(check.predicted_mean[:, 0])
+    mean, spread = (data.unit * a[order] for a in (check.predicted_mean[:, 0], check.predicted_std))
+    rows, blue = np.arange(1, len(order) + 1), style.PALETTE[0]
+    with style.house_style():
+        figure = Figure(figsize=(9.2, 4.4), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
+        words = "Lines and band: computed without training.   Points: 64 networks trained afterwards."
+        figure.suptitle(words, x=0.01, ha="left")
+        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+        band = (data.center + mean - 2 * spread, data.center + mean + 2 * spread)
+        left.fill_between(rows, *band, color=blue, alpha=0.2, lw=0, label="95 % of all networks, predicted")
+        left.plot(rows, data.center + mean, color=blue, label="average network, predicted")
+        outputs = data.center + data.unit * check.outputs[:8, order, 0]
+        left.plot(rows, outputs[0], ".", color=style.GREY, ms=3, alpha=0.6, label="8 of the networks")
+        left.plot(rows, outputs[1:].T, ".", color=style.GREY, ms=3, alpha=0.6)
+        average = data.center + data.unit * check.mean[order, 0]
+        left.plot(
+            rows, average, "o", ms=4, mfc="white", color=style.PALETTE[1], label="average of 64 networks"
+        )
+        left.set(xlabel="patient not seen in training, in order of prediction", ylabel="disease progression")
+        left.set_title("What the networks say about 89 patients")
+        left.legend(loc="upper left")
+        draw_loss(right, study)
+        right.set_title("Error during training")
+    return figure
+
+
 def main() -> None:
     """Write every picture."""
     IMAGES.mkdir(exist_ok=True)
@@ -174,6 +211,7 @@ def main() -> None:
     save_figure(phase_figure(diagram), IMAGES / "phases-tanh.png")
     save_figure(tuning_figure(fw.tune("gelu", depth=24, width=512)), IMAGES / "tune-gelu.png")
     save_figure(theory_and_networks(), IMAGES / "theory-and-networks.png")
+    save_figure(demo_result(), IMAGES / "demo.png")
     save_figure(trained_widths(), IMAGES / "trained-widths.png")
 
 

@@ -77,9 +77,12 @@ def overview(chapters: dict[str, list[dict]]) -> str:
         "its numbers come from a run of the laboratory.",
         "",
         "A claim has a prediction, computed from the theory, and a measurement on random networks or by",
-        "direct integration. It holds when the statistic is within its tolerance, which is part of the",
-        "claim. Of several comparisons the table shows the one closest to its tolerance. See",
-        "[The laboratory](../guide/lab.md) for how to run a claim yourself.",
+        "direct integration. It holds when the statistic is within its tolerance: what the theory itself",
+        "allows, which is part of the claim, and what noise may add. Of several comparisons the table shows",
+        "the one closest to its tolerance. See [The laboratory](../guide/lab.md) for how to run a claim",
+        "yourself.",
+        "",
+        false_alarms(records),
         "",
     ]
     for name, group in chapters.items():
@@ -98,6 +101,16 @@ def overview(chapters: dict[str, list[dict]]) -> str:
             )
         lines.append("")
     return "\n".join(lines)
+
+
+def false_alarms(records: list[dict]) -> str:
+    """How often such a run fails although every claim is true."""
+    noisy = sum(check["false_alarm"] > 0 for record in records for check in record["checks"])
+    total = sum(record["false_alarm"] for record in records)
+    return (
+        f"{noisy} of the comparisons have noise. If every claim is true, a run with random keys still has "
+        f"a failing one with a probability of at most {100 * total:.2g} %."
+    )
 
 
 def chapter_page(name: str, group: list[dict]) -> str:
@@ -130,10 +143,16 @@ def check_row(check: dict) -> str:
     """One comparison as a row of a table."""
     sign = "≤" if check["holds"] else ">"
     return (
-        f"| {text(check['name'])} | {number(check['predicted'], 5)} | {number(check['measured'], 5)} | "
+        f"| {text(check['name'])} | {number(check['predicted'], 5)} | {measured(check)} | "
         f"{check['criterion']} | {number(check['statistic'], 2)} {sign} {number(check['tolerance'], 2)} | "
         f"{verdict(check['holds'])} |"
     )
+
+
+def measured(check: dict) -> str:
+    """The measured number with its standard error, if it has one."""
+    error = f" ± {number(check['sem'], 1)}" if check["sem"] != 0 else ""
+    return number(check["measured"], 5) + error
 
 
 def decisive(record: dict) -> dict:
@@ -177,6 +196,7 @@ def text(words: str) -> str:
     words = re.sub(r"\bprod(?=_|\()", "∏", words)
     words = re.sub(r"sqrt\((\w+)\)", r"√\1", words)
     words = re.sub(r"\^([0-9l])(?![\w/])", lambda m: m[1].translate(_RAISED), words)
+    words = re.sub(r"\^\((-?\d+(?:/\d+)?)\)", r"^\1", words)
     words = re.sub(r"\^(\([^)]*\)|-?\d+(?:/\d+)?|[a-zT])", r"<sup>\1</sup>", words)
     words = re.sub(
         r"(?<=[A-Za-z⟩∑∏'])_([A-Za-z0-9]+)", lambda m: f"<sub>{_INDEX.get(m[1], m[1])}</sub>", words
@@ -190,9 +210,10 @@ def caption(record: dict) -> str:
 
 
 def sentence(words: str) -> str:
-    """The same words with a capital first letter, unless they open with a symbol."""
+    """The same words with a capital first letter, unless they open with a symbol or a name such as dNTK."""
     first, _, _ = words.partition(" ")
-    return words[0].upper() + words[1:] if first.isalpha() and len(first) > 1 else words
+    plain = first.isalpha() and first.islower() and len(first) > 1
+    return words[0].upper() + words[1:] if plain else words
 
 
 def verdict(holds: bool) -> str:

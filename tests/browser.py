@@ -1,7 +1,6 @@
 """A real browser for pages: Chromium driven through its debugging pipe, nothing to install besides.
 
-with Browser() as browser:
-    page = browser.open(path, width=400)
+with Browser() as browser, browser.open(path, width=400) as page:
     page.evaluate("document.title"), page.problems, page.screenshot(png)
 """
 
@@ -106,6 +105,15 @@ class Page:
 
     def send(self, method: str, **parameters) -> dict:
         return self._browser.send(method, self._session, **parameters)
+
+    def __enter__(self) -> "Page":
+        return self
+
+    def __exit__(self, *_) -> None:
+        """Close the page and forget what it said: a hundred open pages would fill the memory."""
+        target = self.send("Target.getTargetInfo")["targetInfo"]["targetId"]
+        self._browser.send("Target.closeTarget", targetId=target)
+        self._browser.events[:] = [e for e in self._browser.events if e.get("sessionId") != self._session]
 
     def _events(self, method: str) -> list[dict]:
         return [

@@ -44,6 +44,13 @@ def test_sigmoid_would_need_a_negative_bias_variance():
     assert "C_b = -4 < 0" in point.reason
 
 
+def test_a_neuron_that_is_nearly_scale_free_is_told_apart():
+    """z + sin(z) / 1000 has 1 / 1.001^2 at K* = 0, where the slope is 1.001."""
+    point = critical_point(fw.Activation(lambda z: z + 1e-3 * jnp.sin(z), name="nearly linear"))
+    assert point.universality_class == "K*=0"
+    assert_close(point.C_W, 1 / 1.001**2, CLOSED_FORM)
+
+
 def test_a_shifted_sine_would_need_a_negative_bias_variance():
     """<sigma sigma''> = -<sin^2> vanishes at K = 0 alone, where the shift c leaves C_b = -c^2."""
     point = critical_point(fw.Activation(lambda z: jnp.sin(z) + 0.5, name="shifted"))

@@ -43,9 +43,20 @@ PLAIN_DIFFERENCES = 1e-6
 
 
 def assert_close(actual, expected, tolerance: float | None = None, *, elementwise=False, scale=None):
-    """Equal up to `tolerance`, relative to the largest expected entry, to each of them, or to `scale`."""
+    """Equal up to `tolerance`, relative to the largest expected entry, to each of them, or to `scale`.
+
+    Infinite entries must be where they are expected, and are left out of the scale; NaN equals nothing.
+    """
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
+    special = ~np.isfinite(actual) | ~np.isfinite(expected)
+    if special.any():
+        assert (actual == expected)[special].all(), f"{actual[special]}, expected {expected[special]}"
+        actual, expected = actual[~special], expected[~special]
+        if np.ndim(scale):
+            scale = np.broadcast_to(scale, special.shape)[~special]
+        if not actual.size:
+            return
     if tolerance is None:
         tolerance = max(ROUNDING.get(a.dtype.name, 0.0) for a in (actual, expected))
     if scale is None:

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from finitewidth.architecture import MLP
+from finitewidth.statistics.paths import ntk_moments
+
 
 def scaled(factor):
     return lambda setting, value: np.asarray(value * factor)
@@ -33,6 +36,15 @@ def exponential_alone(setting, value):
     return np.exp(5 * np.array(setting.depth_over_width))
 
 
+def sum_of_inverse_widths_alone(setting, value):
+    """Layers of one width, with the depth and the sum of 1/n_l of the network with a narrow layer."""
+    layers = len(setting.unequal)
+    width = layers / sum(1 / n for n in setting.unequal)
+    sizes = np.array([np.floor(width), np.ceil(width)]).astype(int)
+    ratios = [ntk_moments(MLP((int(n),) * layers, "relu", lambda_b=0.0)).ratio for n in sizes]
+    return np.asarray(np.interp(1 / width, 1 / sizes[::-1], ratios[::-1]))
+
+
 WRONG = [
     ("excess-kurtosis-depth-width", "relu", scaled(2 / 5)),
     ("excess-kurtosis-depth-width", "tanh", scaled(1.5)),
@@ -46,6 +58,8 @@ WRONG = [
     ("ntk-diagonal-second-moment", "second", first_order_of_one_layer),
     ("ntk-fluctuation-limit", "ratio", first_order_of_the_limit),
     ("ntk-fluctuation-limit", "ratio", exponential_alone),
+    ("ntk-fluctuation-limit", "width 40", scaled(1.1)),
+    ("ntk-fluctuation-limit", "bottleneck", sum_of_inverse_widths_alone),
     ("mean-kernel-shift", "G1 depth 3", scaled(1.5)),
     ("mean-kernel-shift", "H1 depth 3", scaled(1.3)),
     ("kernel-change-one-input", "change", scaled(2.0)),

@@ -115,6 +115,11 @@ def other_start(setting, value):
     return np.append(value[:2], -3 - value[2])
 
 
+def weights_as_far_as_they_move(setting, value):
+    """Weights of order 1/alpha away from those of the linearised model."""
+    return np.array([value[0], -1.0, value[2]])
+
+
 def start_of_training(setting, value):
     """A law that does not change."""
     return np.broadcast_to(value[:1], value.shape)
@@ -166,7 +171,9 @@ WRONG = [
     ("width-threshold", "exponent", scaled(2.0)),
     ("lazy-alpha-orders", "exponents", other_start),
     ("lazy-alpha-orders", "exponents", scaled(0.5)),
+    ("lazy-alpha-orders", "exponents", weights_as_far_as_they_move),
     ("lazy-doubled-init", "exponents", other_start),
+    ("lazy-doubled-init", "exponents", weights_as_far_as_they_move),
     ("trained-law", "mean", start_of_training),
     ("trained-law", "covariance", start_of_training),
     ("trained-law", "loss", scaled(1.2)),

@@ -3,8 +3,11 @@
 import dataclasses
 import difflib
 import functools
+import importlib
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +38,8 @@ class Activation:
         Elementwise function of an array, written with `jax.numpy` so that it can be
         differentiated. It must be continuous; kinks are allowed, best at zero.
     name
-        What tables and messages call it; the function's own name by default.
+        What tables and messages call it; the function's own name by default. A built-in activation is
+        pickled and saved by its name, any other by where its function can be imported from.
     closed_form
         The exact pair law, where one is known. Without it the averages come from a Hermite
         series of adjustable accuracy.
@@ -65,16 +69,63 @@ class Activation:
     def __call__(self, z: Array) -> Array:
         return self.function(z)
 
+    @property
+    def built_in(self) -> bool:
+        """Whether the name alone says which activation it is."""
+        return self == _by_name(self.name)
+
+    def __reduce__(self):
+        # JAX's own functions cannot be pickled, and a copy of a function is another function.
+        if self.built_in:
+            return as_activation, (self.name,)
+        return _rebuilt, (_by_reference(self.function), self.name, self.closed_form)
+
+    def __copy__(self) -> "Activation":
+        return self
+
+    def __deepcopy__(self, memo: dict) -> "Activation":
+        return self
+
     def law(self, terms: int | None = None) -> PairLaw:
         """Gaussian averages: the closed form, or a Hermite series of the given length."""
         return self.closed_form or hermite_series(self.function, terms or DEFAULT_TERMS)
+
+
+class _Reference(NamedTuple):
+    """Where an importable function is found."""
+
+    module: str
+    name: str
+
+
+def _by_reference(function: Callable[[Array], Array]) -> "Callable[[Array], Array] | _Reference":
+    """Where to import the function from, if it can be imported from another program; else the function."""
+    place = _Reference(getattr(function, "__module__", None) or "__main__", getattr(function, "__name__", ""))
+    found = getattr(sys.modules.get(place.module), place.name, None) if place.name else None
+    return place if found is function and place.module != "__main__" else function
+
+
+def _rebuilt(
+    function: "Callable[[Array], Array] | _Reference", name: str, closed_form: PairLaw | None
+) -> Activation:
+    """What `Activation.__reduce__` describes."""
+    if isinstance(function, _Reference):
+        found = getattr(importlib.import_module(function.module), function.name)
+        return Activation(found, name, closed_form)
+    return Activation(function, name, closed_form)
 
 
 def _check_on_nodes(name: str, function: Callable[[Array], Array]) -> None:
     """Refuse a function that is not elementwise or not finite where the quadrature looks."""
     with jax.ensure_compile_time_eval():
         nodes = jnp.asarray(gaussian_rule().nodes)
-        value, slope = value_and_slope(function, nodes)
+        try:
+            value, slope = value_and_slope(function, nodes)
+        except Exception as error:
+            raise ValueError(
+                f"activation {name!r} must be a function of one array, written with jax.numpy; called with "
+                f"an array of shape {nodes.shape} it raised {type(error).__name__}."
+            ) from error
     if value.shape != nodes.shape:
         raise ValueError(
             f"activation {name!r} turned an array of shape {nodes.shape} into shape {value.shape}; "
@@ -101,23 +152,33 @@ def _gelu(z: Array) -> Array:
     return jax.nn.gelu(z, approximate=False)
 
 
-@functools.cache
 def leaky_relu(slope: float | int = 0.01) -> Activation:
     """z for z > 0 and slope * z below."""
     slope = float(slope)
     if not math.isfinite(slope):
         raise ValueError(f"leaky_relu needs a finite slope, got {slope}.")
-    return Activation(
-        lambda z: jnp.where(z > 0, z, slope * z), f"leaky_relu:{slope:g}", PiecewiseLinear(slope, 1.0)
-    )
+    return _leaky_relu(slope)
 
 
-@functools.cache
 def monomial(power: float | int) -> Activation:
     """z to a positive integer power."""
     if not (power >= 1 and float(power).is_integer()):
         raise ValueError(f"monomial needs a positive integer power, got {power}.")
-    power = int(power)
+    return _monomial(int(power))
+
+
+# One activation for one parameter, however it was written: two functions would never compare equal.
+@functools.cache
+def _leaky_relu(slope: float) -> Activation:
+    short = f"{slope:g}"
+    name = short if float(short) == slope else repr(slope)
+    return Activation(
+        lambda z: jnp.where(z > 0, z, slope * z), f"leaky_relu:{name}", PiecewiseLinear(slope, 1.0)
+    )
+
+
+@functools.cache
+def _monomial(power: int) -> Activation:
     return Activation(lambda z: z**power, f"monomial:{power}", Monomial(power))
 
 
@@ -143,12 +204,21 @@ _ALIASES = {"identity": "linear", "swish": "silu"}
 _FAMILIES: dict[str, Callable[[float], Activation]] = {"leaky_relu": leaky_relu, "monomial": monomial}
 
 ACTIVATION_NAMES: tuple[str, ...] = tuple(_FUNCTIONS)
+_NAMES = {function: name for name, (function, _) in _FUNCTIONS.items()}
 
 
 @functools.cache
 def _built_in(name: str) -> Activation:
     function, law = _FUNCTIONS[name]
     return Activation(function, name, law)
+
+
+def _by_name(name: str) -> Activation | None:
+    """The built-in activation of a name, or None."""
+    try:
+        return as_activation(name)
+    except ValueError:
+        return None
 
 
 def as_activation(activation: "str | Activation | Callable[[Array], Array]") -> Activation:
@@ -159,17 +229,19 @@ def as_activation(activation: "str | Activation | Callable[[Array], Array]") -> 
     if isinstance(activation, Activation):
         return activation
     if callable(activation):
-        return Activation(activation)
+        # jnp.tanh is "tanh", with everything that is known about it.
+        known = _NAMES.get(activation) if isinstance(activation, Hashable) else None
+        return Activation(activation) if known is None else _built_in(known)
     if not isinstance(activation, str):
         raise TypeError(f"activation must be a name, a function or an Activation, got {activation!r}.")
-    name, _, parameter = activation.strip().lower().partition(":")
+    name, colon, parameter = activation.strip().lower().partition(":")
     name = _ALIASES.get(name, name)
-    if parameter and name in _FAMILIES:
+    if colon and name in _FAMILIES:
         try:
-            return _FAMILIES[name](float(parameter))
+            return _FAMILIES[name](_parameter(parameter))
         except ValueError as error:
             raise ValueError(f"activation {activation!r}: {error}") from None
-    if name in _FUNCTIONS and not parameter:
+    if name in _FUNCTIONS and not colon:
         return _built_in(name)
     close = difflib.get_close_matches(name, [*ACTIVATION_NAMES, *_ALIASES], n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -177,3 +249,10 @@ def as_activation(activation: "str | Activation | Callable[[Array], Array]") -> 
         f"unknown activation {activation!r}.{hint} Known: {', '.join(ACTIVATION_NAMES)}, "
         "leaky_relu:SLOPE, monomial:POWER; or pass any function."
     )
+
+
+def _parameter(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} after the colon is not a number.") from None

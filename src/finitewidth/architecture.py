@@ -1,6 +1,9 @@
 """The one description of a network that theory and real networks share."""
 
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,8 +14,10 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
+from finitewidth.checks import as_precision, check_key, check_whole, is_number
 from finitewidth.critical_point import critical_point
 from finitewidth.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
+from finitewidth.saving import save
 from finitewidth.weights import Draw, draw_weight
 
 Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
@@ -85,7 +90,8 @@ class MLP(eqx.Module):
         parametrisation: str | Parametrisation = "ntk",
     ):
         self.hidden = _widths("hidden", hidden)
-        (self.n_out,) = _widths("n_out", (n_out,))
+        check_whole("n_out", n_out)
+        self.n_out = int(n_out)
         self.activation = as_activation(activation)
         self.parametrisation = as_parametrisation(parametrisation)
         if (C_b is None) != (C_W is None):
@@ -110,6 +116,14 @@ class MLP(eqx.Module):
     def depth(self) -> int:
         """Number of affine layers."""
         return len(self.hidden) + 1
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the network's description into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     def init(
         self,
@@ -138,7 +152,8 @@ class MLP(eqx.Module):
         tuple of Affine
             `weight` (fan_out, fan_in) and `bias` (fan_out,) of every layer.
         """
-        dtype = jnp.zeros((), dtype).dtype
+        check_key(key)
+        dtype = as_precision(dtype)
         layers = []
         for l, (place, layer_key) in enumerate(
             zip(self.places(n_in), jax.random.split(key, self.depth), strict=True)
@@ -184,7 +199,7 @@ class MLP(eqx.Module):
 
     def places(self, n_in: int) -> list[Place]:
         """Sizes and position of every affine layer of a network with n_in inputs."""
-        (n_in,) = _widths("n_in", (n_in,))
+        check_whole("n_in", n_in)
         widths = (n_in, *self.hidden, self.n_out)
         last_hidden = self.hidden[-1] if self.hidden else 1
         return [
@@ -212,7 +227,10 @@ class MLP(eqx.Module):
                     )
 
     def _per_layer(self, name: str, value: Hyperparameter, positive: bool = False) -> Array:
-        array = jnp.asarray(value, dtype=float)
+        try:
+            array = jnp.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must be a number, or one per affine layer, got {value!r}.") from None
         if array.shape not in ((), (self.depth,)):
             raise ValueError(
                 f"{name} has shape {array.shape}; give one number, or {self.depth} of them "
@@ -227,10 +245,22 @@ class MLP(eqx.Module):
         return jnp.broadcast_to(array, (self.depth,))
 
 
+def check_mlp(net: object) -> None:
+    """Refuse a network that is not described by an `MLP`."""
+    if not isinstance(net, MLP):
+        given = getattr(net, "__name__", type(net).__name__)
+        raise TypeError(
+            f"net must be an MLP, which says how networks are drawn and trained, got {given}; a function of "
+            "(params, x) has its place in empirical_ntk, expand and train."
+        )
+
+
 def _widths(name: str, values: Sequence[int]) -> tuple[int, ...]:
     if isinstance(values, int | np.integer):
         raise TypeError(f"{name} must be a sequence of widths, such as ({values},), got {values}.")
-    widths = tuple(int(v) for v in values)
-    if any(w < 1 or w != v for w, v in zip(widths, values, strict=True)):
-        raise ValueError(f"{name} must hold positive whole numbers, got {tuple(values)}.")
-    return widths
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a sequence of widths, such as (64, 64), got {values!r}.")
+    widths = tuple(values)
+    if not all(is_number(w) and 1 <= w < math.inf and w == int(w) for w in widths):
+        raise ValueError(f"{name} must hold positive whole numbers, got {widths}.")
+    return tuple(int(w) for w in widths)

@@ -45,6 +45,11 @@ class Rates(NamedTuple):
 class Parametrisation(abc.ABC):
     """Width scaling of an affine layer's variance and learning rates."""
 
+    @property
+    def name(self) -> str:
+        """What `MLP` calls it."""
+        return next((name for name, kind in _BY_NAME.items() if type(self) is kind), type(self).__name__)
+
     @abc.abstractmethod
     def weight_variance(self, place: Place) -> float:
         """Variance of a weight divided by C_W."""
@@ -115,6 +120,10 @@ class MaximalUpdate(Parametrisation):
         if self.base_width < 1:
             raise ValueError(f"base_width must be at least 1, got {self.base_width}.")
 
+    @property
+    def name(self) -> str:
+        return f"mup:{self.base_width}"
+
     def weight_variance(self, place: Place) -> float:
         return 1 / (place.fan_in * (self._inputs(place) if place.last else 1))
 
@@ -147,10 +156,10 @@ def as_parametrisation(parametrisation: str | Parametrisation) -> Parametrisatio
     if isinstance(parametrisation, Parametrisation):
         return parametrisation
     if isinstance(parametrisation, str):
-        name, _, base = parametrisation.strip().lower().replace("_", "-").partition(":")
+        name, colon, base = parametrisation.strip().lower().replace("_", "-").partition(":")
         if name == "mup" and base.isdigit():
             return MaximalUpdate(int(base))
-        if name in _BY_NAME and not base:
+        if name in _BY_NAME and not colon:
             return _BY_NAME[name]()
     raise ValueError(
         f"unknown parametrisation {parametrisation!r}. Known: {', '.join(PARAMETRISATIONS)}, mup:BASE_WIDTH."

@@ -4,12 +4,14 @@ import csv
 import json
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.data import read_table
 from finitewidth.study.preparation import Options, prepare
-from finitewidth.study.tables import read_table
 from tolerances import assert_close
 
 SMALL = ("--hidden", "8x2", "--activation", "tanh")
@@ -84,9 +86,12 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (("--order", "2"), "--order must be 0 or 1, got 2."),
+        (("--order", "2"), "--order must be 0 or 1, got '2'."),
         (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
-        (("--order", "1", "--most-samples", "0"), "most_samples must be positive, got 0."),
+        (
+            ("--order", "1", "--most-samples", "0"),
+            "--most-samples must be a whole number, 1 or more, got '0'.",
+        ),
         (("--order", "1", "--ridge", "0.5"), "order=1 describes networks with a random start and no ridge"),
     ],
 )
@@ -106,7 +111,24 @@ def test_verification_is_written_and_printed(command, prices, tmp_path):
     summary = json.loads((tmp_path / "predict-prices" / "summary.json").read_text())
     assert summary["verification"]["networks"] == 6
     assert summary["training"] | {"steps": 30, "ridge": 0.0} == summary["training"]
-    assert 0.4 < summary["verification"]["std, measured over predicted"] < 2.0
+    data = prepare(read_table("prices.csv"), None, Options(target="price"))
+    net = fw.MLP((32,), summary["network"]["activation"])
+    descent = fw.GradientDescent(summary["training"]["eta"], 30)
+    law = fw.predict(net, data.x_train, data.y_train, data.x_test, descent)
+    check = fw.verify(law, 6, key=jax.random.key(0), dtype=jnp.float32)
+    spread = check.outputs.std(axis=0, ddof=1)
+    told = summary["verification"]
+    assert_close(
+        told["std, measured over predicted"],
+        np.sqrt(np.mean(spread**2) / np.mean(np.diag(np.asarray(law.covariance)))),
+        1e-5,
+    )
+    gap = check.outputs.mean(axis=0) - np.asarray(law.mean)
+    size = np.mean(np.asarray(law.mean) ** 2)
+    assert_close(told["difference of means"], np.sqrt(np.mean(gap**2) / size), 1e-5)
+    assert_close(told["difference of means from noise alone"], np.sqrt(np.mean(spread**2) / 6 / size), 1e-5)
+    assert told["expected from finite width, in order of magnitude"] == 2 / 32
+    assert told["agrees"] == check.agrees
 
 
 def test_classes_are_detected_and_scored(command, tmp_path):
@@ -137,15 +159,61 @@ def test_a_test_file_without_answers_is_predicted_without_scores(command, prices
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["scores"] is None
 
 
-def test_npz_and_one_hot(command, columns, tmp_path, rng):
-    words = np.where(rng.uniform(size=40) > 0.5, "new", "old")
-    np.savez(
-        tmp_path / "t.npz", x=np.stack([columns["a"], columns["b"]], axis=1), kind=words, y=columns["price"]
-    )
-    result = command("predict", "t.npz", "--one-hot", *SMALL, "--out", "run")
+def test_new_rows_get_one_line_each(command, columns, tmp_path, rng):
+    kinds = np.where(rng.uniform(size=40) > 0.5, "new", "old")
+    columns["price"] += 10.0 * (kinds == "new")
+    whole = {"": np.arange(40)} | columns | {"kind": kinds, "note": [f"row {i}" for i in range(40)]}
+    write(tmp_path / "shop.csv", whole)
+    rows = {
+        "kind": ["new", "older", "old", ""],
+        "b": [9.5, "", 11.0, 9.0],
+        "a": [0.3, 0.1, -0.2, 0.5],
+        "z": [1] * 4,
+    }
+    write(tmp_path / "rows.csv", rows)
+    result = command("predict", "shop.csv", "--new", "rows.csv", "--target", "price", *SMALL, "--out", "run")
     assert result.code == 0, result.err
-    features = json.loads((tmp_path / "run" / "summary.json").read_text())["data"]["features"]
-    assert features == ["x0", "x1", "kind=new", "kind=old"]
+    notes = " ".join(result.err.split())
+    assert "the first column of shop, which has no name, only numbers the rows and was left out." in notes
+    assert "column 'kind' of rows holds 'older' and 1 more words, unknown to training" in notes
+    assert "rows has 1 gap in column 'b', where training had none; filled with the median" in notes
+    assert "column 'z' of rows is not in the training table: not used." in notes
+    got = read(tmp_path / "run" / "predictions.csv")
+    assert got["row"].tolist() == ["1", "2", "3", "4"]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["data"]["features"] == ["a", "b", "kind=old"]
+    assert {"column": "note", "done": "40 different words in 40 rows, like names: left out", "inputs": 0} in (
+        summary["data"]["columns"]
+    )
+    assert summary["scores"] is None
+    assert summary["other methods"] == []
+    assert summary["scores at left-out training rows"]["r2"] > 0.5
+    # The same rows in another format and another order of columns get the same predictions.
+    np.savez(tmp_path / "rows.npz", **{name: np.array(rows[name], str) for name in ("a", "b", "kind")})
+    again = command("predict", "shop.csv", "--new", "rows.npz", "--target", "price", *SMALL, "--out", "again")
+    assert again.code == 0, again.err
+    assert (tmp_path / "again" / "predictions.csv").read_text() == (
+        tmp_path / "run" / "predictions.csv"
+    ).read_text()
+
+
+def test_other_methods_are_those_of_scikit_learn(command, prices, tmp_path):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import RidgeCV
+
+    result = command("predict", "prices.csv", "--target", "price", *SMALL, "--ridge", "0.1", "--out", "run")
+    assert result.code == 0, result.err
+    data = prepare(read_table("prices.csv"), None, Options(target="price"))
+    others = json.loads((tmp_path / "run" / "summary.json").read_text())["other methods"]
+    models = (RidgeCV(np.logspace(-3, 5, 17)), HistGradientBoostingRegressor(random_state=0))
+    assert [other["name"] for other in others] == ["ridge regression", "boosted trees"]
+    for other, model in zip(others, models, strict=True):
+        model.fit(data.x_train, data.y_train[:, 0])
+        assert_close(other["score"], model.score(data.x_test, data.y_test[:, 0]), 1e-9)
+        error = data.unit * (model.predict(data.x_test) - data.y_test[:, 0])
+        assert_close(other["rmse"], np.sqrt(np.mean(error**2)), 1e-9)
+    assert "ridge regression" in result.out
+    assert 'id="comparison"' in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_another_run_is_never_overwritten_unless_asked(command, prices, tmp_path):
@@ -181,24 +249,25 @@ def test_duplicates_are_noted_with_a_ridge_and_refused_without(command, columns,
 
 
 TABLES = {
-    "gaps.csv": {"a": ["1", "", "3", "nan"] * 5, "y": np.arange(20) / 3},
-    "words.csv": {"a": np.arange(20.0), "maker": ["x", "y"] * 10, "y": np.arange(20) / 3},
-    "constant.csv": {"a": np.arange(20.0), "c": np.full(20, 4.0), "y": np.arange(20) / 3},
+    "words.csv": {"a": ["x", "y"] * 10, "b": np.arange(20.0)},
+    "constant.csv": {"c": np.full(20, 4.0), "y": np.arange(20) / 3},
     "one.csv": {"a": [1.0], "y": [2.5]},
     "few.csv": {"a": np.arange(5.0), "name": list("uvwxy")},
 }
 WRONG = {
     "missing column": (["prices.csv", "--target", "prise"], "no column 'prise'. Did you mean 'price'?"),
     "no target": (["prices.csv"], "say which column of prices to predict with --target: a, b, price"),
-    "words": (["words.csv", "--target", "y"], "column 'maker' is not numeric; .* --one-hot"),
-    "constant": (["constant.csv", "--target", "y"], "column 'c' is constant, 4 in every training row"),
-    "gaps": (["gaps.csv", "--target", "y"], "10 of 20 rows of gaps have missing .*, first row 2"),
+    "constant": (["constant.csv", "--target", "y"], "every feature of constant is constant over the 16"),
+    "words": (["prices.csv", "--target", "price", "--new", "words.csv"],
+              "column 'a' of words holds 'x' in row 1; in training it holds numbers"),
+    "missing": (["prices.csv", "--target", "price", "--new", "one.csv"], "one has no column 'b', which the"),
+    "both": (["prices.csv", "--target", "price", "--new", "a", "--test", "b"], "give --test, .* not both"),
     "one row": (["one.csv", "--target", "y"], "one has 1 row"),
     "one training row": (["one.csv", "--target", "y", "--test", "one.csv"], "one training row in one"),
     "classes": (["few.csv", "--target", "name"], "target 'name' has 5 classes and there are 4 training rows"),
     "eta": (["prices.csv", "--target", "price", "--eta", "5"], r"eta=5 is not below 2/lambda_max=0\.\d+"),
-    "eta word": (["prices.csv", "--target", "price", "--eta", "big"], "--eta must be auto or a number"),
-    "steps": (["prices.csv", "--target", "price", "--steps", "1.5"], "--steps must be a whole number or inf"),
+    "eta word": (["prices.csv", "--target", "price", "--eta", "big"], "--eta must be auto or a positive"),
+    "steps": (["prices.csv", "--target", "price", "--steps", "1.5"], "--steps must be a whole number, zero"),
     "ridge": (["prices.csv", "--target", "price", "--ridge", "-1"], "--ridge must be auto or a finite"),
     "verify": (["prices.csv", "--target", "price", "--verify", "2"], "--verify 2 is too few"),
     "hidden": (["prices.csv", "--target", "price", "--hidden", "8y"], "neither WIDTHxLAYERS"),

@@ -60,9 +60,15 @@ def test_picture_on_request(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--activation", "gelu", "--depth", "0", "--width", "8"], "depth must be a positive whole number"),
+        (
+            ["--activation", "gelu", "--depth", "0", "--width", "8"],
+            "--depth must be a whole number from 1 to 10000, got '0'.",
+        ),
         (["--activation", "gelux", "--depth", "2", "--width", "8"], "Did you mean 'gelu'?"),
-        (["--activation", "gelu", "--depth", "two", "--width", "8"], "Invalid value for '--depth'"),
+        (
+            ["--activation", "gelu", "--depth", "two", "--width", "8"],
+            "--depth must be a whole number from 1 to 10000, got 'two'.",
+        ),
         (
             ["--activation", "gelu", "--depth", "2", "--width", "8", "--data", "no.npy"],
             "no.npy does not exist",

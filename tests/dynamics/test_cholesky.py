@@ -67,6 +67,16 @@ def test_names_the_points_that_are_confused(rng, sign, word):
     factorise(kernel, ridge=1e-6)
 
 
+def test_a_condition_number_near_the_precision_is_refused(rng):
+    """Of sixteen digits a condition of 4e15 leaves none, and one of 1e13 a few."""
+    Q, _ = np.linalg.qr(rng.normal(size=(5, 5)))
+    kernel = lambda smallest: (Q * np.array([1.0, 0.5, 0.4, 0.3, smallest])) @ Q.T
+    for lost in (2e-16, 5e-16):
+        with pytest.raises(SingularKernelError, match=r"condition number|not positive definite"):
+            factorise(np.diag([1.0, 0.5, lost]))
+    assert factorise(kernel(1e-13)).reciprocal_condition < 1e-12
+
+
 def test_singular_without_a_pair_gives_the_reason(rng):
     x = rng.normal(size=(5, 3))
     assert confused_pair(x @ x.T) is None

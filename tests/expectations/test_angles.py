@@ -56,3 +56,5 @@ def test_derivatives_at_the_ends_are_finite(rho, derivative):
     first = derivative(angle)(jnp.asarray(rho))
     second = derivative(derivative(angle))(jnp.asarray(rho))
     assert np.isfinite(jnp.array([*first, *second])).all()
+    # The mean of the two one-sided slopes.
+    assert not np.any(jnp.array(first))

@@ -34,6 +34,17 @@ def test_pairs_agree_with_quadrature(name, rows, columns):
     assert_close(moments(rows, columns)[0, 1], by_quadrature(activation, K, rows, columns), SERIES, scale=1.0)
 
 
+def test_what_the_series_leaves_out_is_within_the_tolerance():
+    """A large variance and a large correlation, where 64 terms are not enough."""
+    K = 9.0 * np.array([[1.0, 0.97], [0.97, 1.0]])
+    exact = DerivativeMoments(jnp.tanh, K, tolerance=1e-13)
+    for tolerance in (1e-3, 1e-5, 1e-7):
+        found = DerivativeMoments(jnp.tanh, K, tolerance=tolerance)
+        for k in range(6):
+            size = exact.pair(k, k)[0, 0]
+            assert abs(found.pair(k, k)[0, 1] - exact.pair(k, k)[0, 1]) <= tolerance * size, (tolerance, k)
+
+
 def test_swapping_the_factors_transposes():
     x = np.random.default_rng(0).normal(size=(4, 3))
     moments = DerivativeMoments(jnp.tanh, x @ x.T + np.eye(4))

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import json
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,11 @@ def without_fan_in_of_entries(setting, value):
     return value / np.array(setting.widths)[:, None]
 
 
+def powers_of_single_entries(setting, value):
+    """A norm of the first gradient that falls as its entries do, n^(-1/2)."""
+    return value - 1
+
+
 def root_of_fan_in(setting, value):
     """Weight rates of n^(-1/2), as the notes print, would need squared gradients of order n^(1/2)."""
     return np.sqrt(value)
@@ -156,12 +162,13 @@ WRONG = [
     ("mlp-step-taylor", "order", scaled(0.75)),
     ("first-layer-gradient-width", "norms", without_fan_in_of_entries),
     ("first-layer-gradient-width", "entries", scaled(1.2)),
+    ("first-layer-gradient-width", "powers", powers_of_single_entries),
     ("layerwise-learning-rates", "weights", root_of_fan_in),
     ("layerwise-learning-rates", "biases", scaled(1.2)),
     ("lazy-versus-mean-field", "ntk exponent", scaled(0.0)),
     ("lazy-versus-mean-field", "mean-field exponent", lazy),
     ("lr-transfer", "standard exponent", scaled(0.0)),
-    ("lr-transfer", "mup exponent", lazy),
+    ("lr-transfer", "difference", scaled(0.0)),
     *WRONG_LINEAR_THEORIES,
     *WRONG_QUADRATIC_THEORIES,
     *WRONG_FINITE_WIDTH_THEORIES,
@@ -182,8 +189,8 @@ def test_claim_holds_and_wrong_theories_fail(id):
     assert not [check for check in outcome.verdict.checks if not check.holds]
     save(outcome, RECORDS)
     for name, wrong in [(name, wrong) for wrong_id, name, wrong in WRONG if wrong_id == id]:
-        changed = {name: wrong(claim.quick, outcome.prediction[name])}
-        verdict = claim.compare(claim.quick, {**outcome.prediction, **changed}, outcome.measurement)
+        changed = {name: wrong(outcome.problem, outcome.prediction[name])}
+        verdict = claim.compare(outcome.problem, {**outcome.prediction, **changed}, outcome.measurement)
         assert not verdict.holds, f"{name} by {wrong} was not rejected"
 
 
@@ -210,6 +217,13 @@ def test_instruments_know_no_theory(instrument):
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     theory = ("statistics", "expectations", "dynamics", "prediction")
     assert not {name for name in imported if name.startswith(tuple(f"finitewidth.{t}" for t in theory))}
+
+
+def test_a_run_of_all_claims_rarely_fails_by_noise_alone():
+    """Of the claims whose records are there: all of them after a run of the whole file."""
+    records = [RECORDS / f"{id}.json" for id in IDS]
+    rates = [json.loads(path.read_text(encoding="utf-8"))["false_alarm"] for path in records if path.exists()]
+    assert sum(rates) <= 0.01
 
 
 def test_every_claim_has_a_wrong_theory():

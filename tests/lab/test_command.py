@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from finitewidth.cli import app
 from finitewidth.lab import registry
+from finitewidth.lab.comparison import FALSE_ALARM
 
 runner = CliRunner()
 
@@ -20,17 +22,85 @@ def wide_terminal(monkeypatch):
     monkeypatch.setattr(importlib.import_module("finitewidth.cli.lab"), "output", Console(width=250))
 
 
-def test_list_names_every_claim_and_chapter():
-    result = runner.invoke(app, ["lab", "list"])
+@pytest.fixture
+def records(tmp_path):
+    """What two earlier runs left."""
+    for id, holds in (("criticality-conditions", True), ("fan-in-scaling", False)):
+        saved = {"id": id, "holds": holds, "scale": "quick", "seed": 3}
+        (tmp_path / f"{id}.json").write_text(json.dumps(saved), encoding="utf-8")
+        os.utime(tmp_path / f"{id}.json", (1.7e9, 1.7e9))
+    return tmp_path
+
+
+def test_list_is_a_line_for_every_claim_below_its_chapter(records):
+    result = runner.invoke(app, ["lab", "list", "--out", str(records)])
     assert result.exit_code == 0
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    chapters = list(dict.fromkeys(claim.chapter for claim in registry.claims()))
+    assert len(lines) == len(registry.claims()) + len(chapters)
+    assert [line for line in lines if line in chapters] == chapters
+    verdicts = {"criticality-conditions": "holds 2023-11-14", "fan-in-scaling": "fails 2023-11-14"}
     for claim in registry.claims():
-        assert claim.id in result.stdout
-        assert claim.chapter in result.stdout
+        (line,) = (line for line in lines if line.split()[0] == claim.id)
+        assert claim.title in line
+        assert line.endswith("  " + verdicts.get(claim.id, "-"))
 
 
-def test_list_as_json():
-    result = runner.invoke(app, ["lab", "list", "--json"])
+@pytest.mark.parametrize("width", [100, 140])
+def test_list_stays_on_one_line_of_a_terminal(width, records, monkeypatch):
+    terminal = Console(width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr(importlib.import_module("finitewidth.cli.lab"), "output", terminal)
+    lines = runner.invoke(app, ["lab", "list", "--out", str(records)]).stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    (cut,) = (line for line in lines if line.startswith("trained-mean-width"))
+    assert "finite width shifts the trained mean" in cut
+    assert "…" in cut
+    assert any(line.endswith("holds 2023-11-14") for line in lines)
+
+
+def test_list_without_earlier_runs(tmp_path):
+    result = runner.invoke(app, ["lab", "list", "--out", str(tmp_path / "none")])
+    assert result.exit_code == 0
+    assert "holds" not in [line.split()[-1] for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"id": "fan-in-scaling"}', '{"id": "other", "holds": true}']
+)
+def test_a_damaged_record_is_named(content, tmp_path):
+    (tmp_path / "fan-in-scaling.json").write_text(content, encoding="utf-8")
+    result = runner.invoke(app, ["lab", "list", "--out", str(tmp_path)])
+    assert isinstance(result.exception, ValueError)
+    assert str(tmp_path / "fan-in-scaling.json") in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_show_has_the_statement_the_source_and_the_last_run(records):
+    claim = registry.claim("criticality-conditions")
+    result = runner.invoke(app, ["lab", "show", claim.id, "--out", str(records)])
+    shown = " ".join(result.stdout.split())
+    for words in (claim.title, claim.chapter, claim.statement, claim.source, "holds 2023-11-14", "seed 3"):
+        assert words in shown
+    never = runner.invoke(app, ["lab", "show", "relu-critical", "--out", str(records)])
+    assert "Last run -" in " ".join(never.stdout.split())
+    as_json = json.loads(
+        runner.invoke(app, ["lab", "show", claim.id, "--json", "--out", str(records)]).stdout
+    )
+    assert (as_json["statement"], as_json["last"]["seed"]) == (claim.statement, 3)
+
+
+def test_show_of_an_unknown_claim_names_the_closest():
+    result = runner.invoke(app, ["lab", "show", "relu-criticality"])
+    assert isinstance(result.exception, ValueError)
+    assert "relu-critical" in str(result.exception)
+
+
+def test_list_as_json(records):
+    result = runner.invoke(app, ["lab", "list", "--json", "--out", str(records)])
     listed = json.loads(result.stdout)
+    last = {entry["id"]: entry["last"] for entry in listed}
+    assert last["fan-in-scaling"] == {"holds": False, "date": "2023-11-14", "scale": "quick", "seed": 3}
+    assert last["relu-critical"] is None
     assert {entry["id"] for entry in listed} == {claim.id for claim in registry.claims()}
     assert all({"id", "chapter", "statement", "source"} <= set(entry) for entry in listed)
     chapters = [entry["chapter"] for entry in listed]
@@ -53,6 +123,18 @@ def test_run_prints_the_verdict(tmp_path):
     assert result.exit_code == 0
     assert "holds" in result.stdout
     assert "relative error" in result.stdout
+    assert "no failure is a false alarm" in result.stdout
+
+
+def test_run_states_how_often_noise_alone_makes_it_fail(tmp_path):
+    claim = registry.claim("fan-in-scaling")
+    result = runner.invoke(app, ["lab", "run", "fan-in-scaling", "--out", str(tmp_path)])
+    assert "1 comparison with noise" in result.stdout
+    assert f"at most {100 * FALSE_ALARM:.2g} %" in result.stdout
+    saved = json.loads((tmp_path / f"{claim.id}.json").read_text())
+    assert saved["false_alarm"] == saved["checks"][0]["false_alarm"] == FALSE_ALARM
+    assert saved["checks"][0]["entries"] == np.size(saved["measured"]["variance"]["value"])
+    assert saved["checks"][0]["sem"] > 0
 
 
 def test_a_failing_claim_gives_exit_code_one(tmp_path, monkeypatch):
@@ -88,3 +170,17 @@ def test_unknown_id_is_refused_before_anything_runs(tmp_path):
     assert isinstance(result.exception, ValueError)
     assert "relu-critical" in str(result.exception)
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("seed", ["0", "5"])
+def test_a_seed_is_no_use_to_claims_without_random_numbers(seed, tmp_path, monkeypatch):
+    fixed = dataclasses.replace(registry.claim("criticality-conditions"), deterministic=True)
+    monkeypatch.setattr(registry, "_CLAIMS", (fixed, registry.claim("linear-critical")))
+    run = ["lab", "run", "criticality-conditions", "--out", str(tmp_path)]
+    assert "warning" not in runner.invoke(app, run).stderr
+    result = runner.invoke(app, [*run, "--seed", seed])
+    assert result.exit_code == 0
+    assert (
+        "warning: --seed changes nothing in criticality-conditions: no random numbers are drawn there."
+        in " ".join(result.stderr.split())
+    )

@@ -113,7 +113,7 @@ def test_pairs_of_sines_have_a_closed_form(cosine):
 
 
 def test_descent_on_weights_is_the_recursion_written_out():
-    problem = linear_descent.random_problem(3, 5, 2, 0)
+    problem = linear_descent.random_problem(3, 5, 2, np.random.default_rng(0))
     etas = np.array([0.1, 0.3])
     found = linear_descent.descend(problem, etas, (0, 2))
     for eta, (first, second) in zip(etas, found, strict=True):
@@ -127,12 +127,25 @@ def test_descent_on_weights_is_the_recursion_written_out():
         np.testing.assert_allclose(second, w, rtol=1e-13)
 
 
-def test_steps_to_rounding_leave_nothing():
-    problem = linear_descent.random_problem(4, 9, 1, 1)
-    eta = 1 / linear_descent.largest_curvature(problem)
-    steps = linear_descent.steps_to_rounding(problem, eta)
-    end = linear_descent.descend(problem, np.array([eta]), (steps,))[0, 0]
+@pytest.mark.parametrize("edge", [0.3, 1.0, 1.99])
+def test_steps_to_rounding_leave_nothing(edge):
+    """Close to the edge of stability it is the sharpest mode that is slow."""
+    problem = linear_descent.random_problem(4, 9, 1, np.random.default_rng(1))
+    etas = np.array([edge / linear_descent.largest_curvature(problem)])
+    steps = linear_descent.steps_to_rounding(problem, etas)
+    half, end = linear_descent.descend(problem, etas, (steps // 2, steps))[0]
     np.testing.assert_allclose(problem.train @ end, problem.y, atol=1e-13)
+    left = np.linalg.norm(problem.train @ half - problem.y)
+    assert 1e-10 < left < np.exp(-18) * np.linalg.norm(problem.train @ problem.start - problem.y)
+
+
+def test_rounding_of_descent_is_bounded_by_the_condition():
+    """A problem of condition 1e8 leaves eight digits, one of condition one all of them."""
+    for smallest in (1.0, 1e-4):
+        train = np.diag([1.0, smallest])
+        problem = linear_descent.LinearProblem(train, train, np.ones(2), np.zeros(2))
+        bound = 2 * 2.0**-52 / smallest**2 * np.sqrt(2) / smallest
+        np.testing.assert_allclose(linear_descent.rounding(problem), bound, rtol=1e-6)
 
 
 def test_paired_neurons_start_at_zero_and_have_the_kernel_of_their_gradients():

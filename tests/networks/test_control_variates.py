@@ -56,6 +56,42 @@ def test_estimates_agree_with_a_plain_ensemble(paired):
     assert np.abs(z).max() < 4
 
 
+def test_errors_are_those_of_both_averages():
+    """The pairs by hand from `outputs` and `linear`, the linearised draws of their own again."""
+    small = fw.paired_ensemble(NET, jax.random.key(4), 5, X, Y, X_TEST, linear_size=7, **SETTINGS)
+    _, linear_key = jax.random.split(jax.random.key(4))
+    alone = []
+    for i in range(7):
+        draw_key, _ = jax.random.split(jax.random.fold_in(linear_key, i))
+        params = NET.init(draw_key, 3)
+        task, _ = as_task(NET, params, X, Y, SETTINGS["learning_rate"], "sgd", "mse", None, None, None)
+        both = [linear_descent(task, p, X_TEST, 60).outputs for p in (params, flip_last_layer(params))]
+        alone.append(np.mean(both, axis=0))
+    averages = {
+        "plain": small.outputs[:, 0],
+        "flipped": (small.outputs[:, 0] + small.outputs[:, 1]) / 2,
+        "nonlinear": (small.outputs - small.linear).mean(axis=1),
+    }
+    for name, draws in averages.items():
+        estimate = getattr(small, name)
+        assert_close(estimate.value, sum(draws) / 5)
+        assert_close(estimate.sem**2, ((draws - sum(draws) / 5) ** 2).sum(axis=0) / 4 / 5)
+        assert estimate.draws == 5
+    linear = sum(alone) / 7
+    assert_close(small.mean.value, averages["nonlinear"].mean(axis=0) + linear, 1e-10)
+    linear_error = sum((draw - linear) ** 2 for draw in alone) / 6 / 7
+    assert_close(small.mean.sem**2, small.nonlinear.sem**2 + linear_error, 1e-9)
+    assert (linear_error > 0.01 * small.mean.sem**2).all()
+    reduction = small.variance_reduction
+    assert_close(reduction["mean"], small.plain.sem**2 / small.mean.sem**2)
+
+
+def test_the_linearised_draws_are_not_those_of_the_pairs():
+    """With as many of both, equal draws would cancel, and the mean would be that of the flipped pairs."""
+    small = fw.paired_ensemble(NET, jax.random.key(4), 4, X, Y, X_TEST, linear_size=4, **SETTINGS)
+    assert np.abs(small.mean.value - small.flipped.value).max() > 1e-4
+
+
 def test_variances_fall(paired):
     """Measured at this width: about 10 for flips, 50 to 100 for the pairing with the linear network."""
     reduction = paired.variance_reduction

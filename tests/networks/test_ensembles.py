@@ -54,10 +54,22 @@ def test_another_key_gives_other_networks(whole):
 
 
 def test_members_are_independent(whole):
-    """The variance of the initial outputs is that of independent draws: five standard errors."""
-    z = whole.initial_outputs[:, 0, 0]
-    correlation = np.corrcoef(z[:-1], z[1:])[0, 1]
-    assert abs(correlation) < 5 / np.sqrt(len(z))
+    """Outputs before training of members 1, 2, 32 and 33 apart: five standard errors of a correlation."""
+    assert len(np.unique(whole.initial_outputs[:, 0, 0])) == 100
+    many = fw.train_ensemble(NET, jax.random.key(3), 3000, X, Y, X_TEST, steps=1, learning_rate=1e-3)
+    z = many.initial_outputs[:, 0, 0]
+    for apart in (1, 2, 32, 33):
+        correlation = np.corrcoef(z[:-apart], z[apart:])[0, 1]
+        assert abs(correlation) < 5 / np.sqrt(len(z)), apart
+
+
+def test_mean_and_standard_error_by_hand(whole):
+    outputs = np.arange(12.0).reshape(3, 2, 2) ** 2
+    ensemble = whole._replace(outputs=outputs)
+    mean = (outputs[0] + outputs[1] + outputs[2]) / 3
+    squares = sum((member - mean) ** 2 for member in outputs)
+    assert_close(ensemble.mean, mean)
+    assert_close(ensemble.sem, np.sqrt(squares / 2 / 3))
 
 
 def test_mini_batches_and_records(whole):
@@ -183,7 +195,7 @@ def test_a_diverging_member_is_named():
 
 
 def test_bad_sizes_are_refused():
-    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="size must be a whole number of at least 1, got 0"):
         fw.train_ensemble(NET, jax.random.key(0), 0, X, Y, **SETTINGS)
     with pytest.raises(ValueError, match="memory_limit=100 bytes is too small: 32 networks at a time"):
         fw.train_ensemble(NET, jax.random.key(0), 2, X, Y, memory_limit=100, **SETTINGS)

@@ -99,6 +99,50 @@ def test_adam_rates_of_maximal_update():
     assert [float(layer.bias) for layer in (first, hidden, last)] == [1.0, 1.0, 1.0]
 
 
+# Three inputs, hidden layers of n neurons; weights of the first, hidden and last layer, then their biases.
+# The maximal update counts widths in units of 16.
+TABLE = {
+    ("ntk", "gradient"): lambda n: ([1 / 3, 1 / n, 1 / n], [1, 1, 1]),
+    ("ntk", "entrywise"): lambda n: ([3**-0.5, n**-0.5, n**-0.5], [1, 1, 1]),
+    ("ntk", "spectral"): lambda n: ([3**-0.5, n**-0.5, n**-0.5], [1, 1, 1]),
+    ("standard", "gradient"): lambda n: ([1, 1, 1], [1, 1, 1]),
+    ("standard", "entrywise"): lambda n: ([1, 1, 1], [1, 1, 1]),
+    ("standard", "spectral"): lambda n: ([1, 1, 1], [1, 1, 1]),
+    ("mean-field", "gradient"): lambda n: ([n / 3, 1, 1 / n], [n, n, 1]),
+    ("mean-field", "entrywise"): lambda n: ([3**-0.5, n**-0.5, 1 / n], [1, 1, 1]),
+    ("mean-field", "spectral"): lambda n: ([3**-0.5, n**-0.5, 1 / n], [1, 1, 1]),
+    ("mup:16", "gradient"): lambda n: ([n / 16, 1, 16 / n], [n / 16, n / 16, 1]),
+    ("mup:16", "entrywise"): lambda n: ([1, 16 / n, 16 / n], [1, 1, 1]),
+    ("mup:16", "spectral"): lambda n: ([(n / 16) ** 0.5, 1, (16 / n) ** 0.5], [1, 1, 1]),
+}
+VARIANCES = {
+    "ntk": lambda n: [1 / 3, 1 / n, 1 / n],
+    "standard": lambda n: [1 / 3, 1 / n, 1 / n],
+    "mean-field": lambda n: [1 / 3, 1 / n, 1 / n**2],
+    "mup:16": lambda n: [1 / 3, 1 / n, 16 / n**2],
+}
+
+
+@pytest.mark.parametrize("n", [16, 64])
+@pytest.mark.parametrize(("parametrisation", "geometry"), TABLE)
+def test_rates_of_every_layer_at_two_widths(parametrisation, geometry, n):
+    lambdas = {"lambda_W": [4.0, 9.0, 25.0], "lambda_b": [0.25, 0.36, 0.49]}
+    net = fw.MLP((n, n), "relu", **lambdas, parametrisation=parametrisation)
+    weights, biases = TABLE[parametrisation, geometry](n)
+    power = 1.0 if geometry == "gradient" else 0.5
+    rates = net.learning_rates(3, geometry)
+    assert_close([r.weight for r in rates], np.array(weights) * np.array(lambdas["lambda_W"]) ** power)
+    assert_close([r.bias for r in rates], np.array(biases) * np.array(lambdas["lambda_b"]) ** power)
+
+
+@pytest.mark.parametrize("n", [16, 64])
+@pytest.mark.parametrize("parametrisation", VARIANCES)
+def test_variances_of_every_layer_at_two_widths(parametrisation, n):
+    net = fw.MLP((n, n), "relu", parametrisation=parametrisation)
+    found = [net.parametrisation.weight_variance(place) for place in net.places(3)]
+    assert_close(found, np.array(VARIANCES[parametrisation](n)))
+
+
 class Sizes(NamedTuple):
     """Root mean squares at initialisation and after two steps, averaged over draws."""
 

@@ -79,6 +79,20 @@ def test_a_pass_of_mini_batches_shows_every_point_once(key):
     assert_close(run.params[:, 0], -3.0 * x.sum(axis=0))
 
 
+def test_every_pass_has_an_order_of_its_own(key):
+    """Losses of batches under weights that hardly move tell which points were in them."""
+    x = jax.random.normal(key, (6, 3))
+    w = jnp.ones((3, 1))
+    run = fw.train(
+        lambda w, x: x @ w, w, x, jnp.zeros(6), steps=12, learning_rate=1e-14, batch_size=2, key=key,
+        loss=lambda z, y: jnp.sum(z),
+    )  # fmt: skip
+    passes = np.round(np.asarray(run.losses).reshape(4, 3), 9)
+    assert_close(passes.sum(axis=1), np.full(4, 3 * float(x.sum())), 1e-7)
+    assert len(np.unique(passes, axis=0)) > 1
+    assert len(np.unique(passes)) > 3
+
+
 def test_mini_batches_depend_on_the_key_and_full_batches_do_not(net, params):
     settings = {"steps": 5, "learning_rate": 0.02}
     keys = [jax.random.key(i) for i in (0, 0, 1)]
@@ -117,6 +131,12 @@ def test_sharpness_is_the_top_of_the_hessian(net, params):
     theta, unravel = jax.flatten_util.ravel_pytree(params)
     eigenvalues = np.linalg.eigvalsh(jax.jit(jax.hessian(lambda t: loss(unravel(t))))(theta))
     assert_close(run.recorded["sharpness"][0], eigenvalues[np.argmax(np.abs(eigenvalues))], 1e-6)
+
+
+def test_sharpness_keeps_the_sign_of_the_curvature():
+    curvature = jnp.array([1.0, -5.0, 2.0])
+    sharpness = Sharpness(lambda p: 0.5 * jnp.sum(curvature * p**2), jnp.ones(3), iterations=100)
+    assert_close(sharpness(jnp.zeros(3)), -5.0)
 
 
 @pytest.mark.parametrize(
@@ -159,12 +179,12 @@ def test_bad_input_gets_one_sentence(net, params):
         },
         "unknown observable 'ntkk'": {"learning_rate": 0.1, "record": ["ntkk"]},
         "loss cross_entropy needs whole-number classes": {"learning_rate": 0.1, "loss": "cross_entropy"},
-        "record_every must be at least 1": {"learning_rate": 0.1, "record_every": 0},
+        "record_every must be a whole number of at least 1": {"learning_rate": 0.1, "record_every": 0},
     }
     for sentence, arguments in sentences.items():
         with pytest.raises(ValueError, match=sentence):
             fw.train(net, params, X, Y, steps=5, **arguments)
-    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="steps must be a whole number of at least 1, got 0"):
         fw.train(net, params, X, Y, steps=0, learning_rate=0.1)
     with pytest.raises(ValueError, match=r"params\[0\].weight has shape \(4, 3\)"):
         fw.train(net, params, X[:, :2], Y, steps=5, learning_rate=0.1)

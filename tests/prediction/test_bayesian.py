@@ -72,6 +72,20 @@ def test_gradient_of_the_evidence(data):
     )
 
 
+def multivariate_evidence(net, x, y, noise) -> float:
+    covariance = np.asarray(fw.kernels(net, x).nngp) + noise * np.eye(len(x))
+    return float(multivariate_normal(cov=covariance).logpdf(np.transpose(y)).sum())
+
+
+def test_probabilities_of_models_are_in_proportion_to_their_evidence(data):
+    x, y, _ = data
+    nets = {f"C_W = {C_W}": fw.MLP((16, 16), "erf", 0.3, C_W) for C_W in (1.5, 1.7, 2.2)}
+    ranking = compare_models(nets, x, y, 0.3)
+    density = np.exp([multivariate_evidence(nets[name], x, y, 0.3) for name in ranking.names])
+    assert_close(ranking.probability, density / density.sum(), SOLVE)
+    assert 0.01 < ranking.probability[-1] < ranking.probability[0] < 0.9
+
+
 def test_evidence_finds_the_network_that_drew_the_data(rng):
     """Labels drawn from one prior: on average that prior has the largest evidence, in every pair."""
     x = rng.normal(size=(60, 2))
@@ -86,7 +100,8 @@ def test_evidence_finds_the_network_that_drew_the_data(rng):
         y = root @ rng.normal(size=(60, draws))
         ranking = compare_models(priors, x, y, noise)
         assert ranking.best == name
-        assert_close(ranking.probability.sum(), 1.0)
+        evidence = np.array([multivariate_evidence(priors[n], x, y, noise) for n in ranking.names])
+        assert_close(ranking.log_evidence, evidence, SOLVE)
         assert all(a >= b for a, b in itertools.pairwise(ranking.log_evidence))
 
 
@@ -111,6 +126,17 @@ def test_training_the_last_layer_samples_the_posterior(data):
     assert_close(laws.trained.mean, laws.posterior.mean, SOLVE)
     assert_close(laws.trained.covariance, laws.posterior.covariance, SOLVE)
     assert float(jnp.abs(laws.divergence).max()) < 1e-9
+
+
+def test_noise_of_the_posterior_is_the_ridge_of_the_trained(data):
+    x, y, x_test = data
+    problem = fw.TrainingProblem.of(NET, x, y, x_test)
+    laws = contrast(problem, noise=0.4)
+    for law, kernel in ((laws.trained, "ntk"), (laws.posterior, "nngp")):
+        train, reach = (np.asarray(getattr(k, kernel)) for k in (problem.train, problem.test_train))
+        assert_close(law.mean, reach @ np.linalg.solve(train + 0.4 * np.eye(9), y), SOLVE)
+    own = contrast(problem, noise=0.4, ridge=0.1).trained
+    assert_close(own.mean, fw.predict(NET, x, y, x_test, ridge=0.1).mean, SOLVE)
 
 
 def test_training_every_layer_does_not(data):

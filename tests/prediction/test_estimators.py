@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import finitewidth as fw
 from finitewidth.prediction.estimators import NNGPClassifier, NNGPRegressor, NTKClassifier, NTKRegressor
+from finitewidth.prediction.held_out import choose_ridge
+from finitewidth.prediction.votes import label_noise
 from tolerances import assert_close
 
 # Checks of scikit-learn that an estimator may fail, with the reason; there are none.
@@ -21,7 +23,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
 
 @pytest.mark.filterwarnings("ignore:x_train has one row:UserWarning")
 @parametrize_with_checks(
-    [NTKRegressor(), NTKClassifier(), NNGPRegressor(), NNGPClassifier()],
+    [NTKRegressor(), NTKClassifier(), NNGPRegressor(), NNGPClassifier(), NTKRegressor(ridge="auto")],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_contract_of_scikit_learn(estimator, check):
@@ -132,6 +134,28 @@ def test_wrong_labels_make_the_classifier_less_sure(rng, model):
     assert loss < -np.log(np.maximum(bare, 1e-300)).mean() - 0.05
 
 
+def test_classifiers_are_predict_on_centred_labels(data, rng):
+    """Three classes, a large ridge or noise, probabilities by simulated votes."""
+    x, _, x_test = data
+    index = np.array([0, 1, 2, 0, 0, 1, 0, 2, 0])
+    centred = np.eye(3)[index] - 1 / 3
+    rates = {"lambda_b": 0.5, "lambda_W": 1.3}
+    trained = NTKClassifier(**PARAMETERS, **rates, ridge=0.6).fit(x, index)
+    posterior = NNGPClassifier(**PARAMETERS, noise=0.6).fit(x, index)
+    for model, law in (
+        (trained, fw.predict(network(**rates), x, centred, x_test, ridge=0.6)),
+        (posterior, fw.predict(network(), x, centred, x_test, fw.BayesianInference(0.6))),
+    ):
+        assert_close(model.decision_function(x_test), np.asarray(law.mean))
+        assert_close(model.predict(x_test, return_std=True)[1], np.asarray(law.std))
+        spread = np.sqrt(np.diag(np.asarray(law.covariance)) + model.label_noise_)
+        draws = 40_000
+        votes = (np.asarray(law.mean) + spread[:, None] * rng.normal(size=(draws, 4, 3))).argmax(axis=2)
+        share = np.stack([(votes == c).mean(axis=0) for c in range(3)], axis=1)
+        expected = model.predict_proba(x_test)
+        assert (np.abs(share - expected) < 4 * np.sqrt(expected * (1 - expected) / draws)).all()
+
+
 def test_two_classes(rng):
     x = rng.normal(size=(40, 2))
     model = NNGPClassifier().fit(x, x[:, 0] > 0)
@@ -155,7 +179,17 @@ def test_survive_cloning_and_pickling(data):
         (
             NTKClassifier(),
             lambda x, y: (x, y * 0),
-            "NTKClassifier needs at least two classes; the 9 rows of y hold one",
+            r"NTKClassifier needs at least two classes; the 9 rows of y hold one class, 0\.$",
+        ),
+        (
+            NNGPClassifier(),
+            lambda x, y: (x, y * 0.0),
+            r"the 9 rows of y hold one class, 0\.0\.$",
+        ),
+        (
+            NTKClassifier(),
+            lambda x, y: (x, np.full(9, "red")),
+            r"the 9 rows of y hold one class, 'red'\.$",
         ),
         (NTKClassifier(), lambda x, y: (x[:1], y[:1]), "the 1 rows of y hold one class"),
         (
@@ -169,8 +203,10 @@ def test_survive_cloning_and_pickling(data):
             "points 0 and 1 are equal",
         ),
         (NTKRegressor(depth=0), lambda x, y: (x, y), "depth must be a whole number of affine layers"),
-        (NTKRegressor(ridge=-1), lambda x, y: (x, y), "ridge must be zero or more"),
-        (NNGPRegressor(noise=-1), lambda x, y: (x, y), "noise must be a variance"),
+        (NTKRegressor(ridge=-1), lambda x, y: (x, y), "ridge must be .* zero or more, got -1"),
+        (NTKRegressor(ridge="cv"), lambda x, y: (x, y), "ridge must be \"auto\" or a number.*got 'cv'"),
+        (NTKClassifier(ridge=None), lambda x, y: (x, y), 'ridge must be "auto" or a number.*got None'),
+        (NNGPRegressor(noise=-1), lambda x, y: (x, y), "noise must be .* zero or more, got -1"),
         (NTKRegressor(activation="rellu"), lambda x, y: (x, y), "rellu"),
         (NTKRegressor(algorithm="adam"), lambda x, y: (x, y), "algorithm must be GradientDescent"),
         (NTKRegressor(algorithm=fw.GradientDescent(99.0)), lambda x, y: (x, y), "not below 2/lambda_max"),
@@ -180,6 +216,67 @@ def test_bad_input_gets_one_sentence(rng, model, change, sentence):
     x, y = rng.normal(size=(9, 3)), rng.integers(3, size=9)
     with pytest.raises(ValueError, match=sentence):
         model.fit(*change(x, y))
+
+
+@pytest.mark.parametrize("algorithm", [None, fw.GradientDescent()])
+def test_a_ridge_is_chosen_as_on_the_command_line(data, algorithm):
+    x, y, x_test = data
+    model = NTKRegressor(**PARAMETERS, ridge="auto", algorithm=algorithm).fit(x, y)
+    problem = fw.TrainingProblem.of(network(), x, y, x_test)
+    chosen = choose_ridge(problem, algorithm or fw.DirectOptimization())
+    assert model.ridge_ == pytest.approx(chosen.ridge)
+    assert model.ridge == "auto"
+    assert_close(
+        model.predict(x_test), NTKRegressor(**PARAMETERS, ridge=chosen.ridge).fit(x, y).predict(x_test)
+    )
+
+
+def test_a_ridge_is_chosen_for_classes(data):
+    x = data[0]
+    labels = np.where(x[:, 0] > 0, "yes", "no")
+    model = NTKClassifier(**PARAMETERS, ridge="auto").fit(x, labels)
+    index = (labels == "yes").astype(int)
+    problem = fw.TrainingProblem.of(network(), x, np.eye(2)[index] - 0.5, x)
+    assert model.ridge_ == pytest.approx(choose_ridge(problem, fw.DirectOptimization(), index).ridge)
+
+
+def test_stopping_early_takes_the_place_of_a_ridge(data):
+    model = NTKRegressor(**PARAMETERS, ridge="auto", algorithm=fw.GradientFlow(0.4)).fit(*data[:2])
+    assert model.ridge_ == 0
+    assert NTKRegressor(**PARAMETERS, ridge=0.3).fit(*data[:2]).ridge_ == 0.3
+
+
+def test_the_chosen_noise_makes_left_out_points_most_probable(data):
+    x, y, _ = data
+    model = NNGPRegressor(**PARAMETERS, noise="auto").fit(x, y)
+    K = np.asarray(fw.kernels(network(), x).nngp)
+
+    def retrained(noise):
+        """Negative log likelihood per point, each predicted by a posterior that has not seen it."""
+        loss = 0.0
+        for i in range(9):
+            rest = np.delete(np.arange(9), i)
+            weights = np.linalg.solve(K[np.ix_(rest, rest)] + noise * np.eye(8), K[rest, i])
+            variance = K[i, i] - weights @ K[rest, i] + noise
+            loss += np.sum(
+                0.5 * np.log(2 * np.pi * variance) + (y[i] - weights @ y[rest]) ** 2 / (2 * variance)
+            )
+        return loss / 9
+
+    tried = np.mean(np.diag(K)) * np.logspace(-7, 1.5, 18)
+    losses = np.array([retrained(noise) for noise in tried])
+    assert model.noise_ == pytest.approx(tried[losses <= losses.min() + 0.002].max())
+
+
+def test_a_noise_is_chosen_for_classes(data):
+    x = data[0]
+    model = NNGPClassifier(**PARAMETERS, noise="auto").fit(x, x[:, 0] > 0)
+    K = np.asarray(fw.kernels(network(), x).nngp)
+    index = (x[:, 0] > 0).astype(int)
+    tried = np.mean(np.diag(K)) * np.logspace(-7, 1.5, 18)
+    laws = [NNGPClassifier(**PARAMETERS, noise=noise).fit(x, index).law_.left_out() for noise in tried]
+    losses = np.array([label_noise(left_out, index).loss for left_out in laws])
+    assert model.noise_ == pytest.approx(tried[losses <= losses.min() + 0.002].max())
 
 
 def test_one_row_and_every_row_its_own_class_are_warned_of(rng):

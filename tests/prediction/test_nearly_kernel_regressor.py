@@ -58,15 +58,16 @@ def test_a_given_model_is_the_nearly_kernel_machine(data):
     assert_close(model.predict(x_test), machine.prediction + y.mean(axis=0), SOLVE)
 
 
-def test_cross_validation_finds_the_best_epsilon_of_its_folds(data):
+@pytest.mark.parametrize("order", [1, 2])
+def test_cross_validation_finds_the_best_epsilon_of_its_folds(data, order):
     x, y, _, _ = data
-    chosen = NearlyKernelRegressor(neurons=64).fit(x, y)
+    chosen = NearlyKernelRegressor(neurons=64, order=order).fit(x, y)
     errors = {}
-    for factor in (0.8, 1.0, 1.2):
+    for factor in (0.99, 1.0, 1.01):
         total = 0.0
         for train, held in KFold(5, shuffle=True, random_state=chosen._seed_).split(x):
             # The folds share the neurons, the mean and the scale of the ridge of the whole set.
-            fold = NearlyKernelRegressor(neurons=64, epsilon=factor * chosen.epsilon_)
+            fold = NearlyKernelRegressor(neurons=64, epsilon=factor * chosen.epsilon_, order=order)
             fold._shape_, fold._seed_ = (2,), chosen._seed_
             fold.offset_, fold.X_, fold.targets_ = chosen.offset_, x[train], y[train] - chosen.offset_
             fold._prepare()
@@ -74,7 +75,15 @@ def test_cross_validation_finds_the_best_epsilon_of_its_folds(data):
             series = fold._series(fold.points_, fold.targets_, fold.source_.at(x[held]))
             total += np.sum((series.at(fold.epsilon) - (y[held] - chosen.offset_)) ** 2)
         errors[factor] = total
-    assert errors[1.0] < min(errors[0.8], errors[1.2])
+    assert errors[1.0] < min(errors[0.99], errors[1.01])
+
+
+def test_the_feature_share_is_that_of_the_outputs_at_the_training_points(data):
+    x, y, _, _ = data
+    fixed, learned = (NearlyKernelRegressor(neurons=64, epsilon=e).fit(x, y) for e in (0.0, 0.3))
+    linear = fixed.predict(x) - y.mean(axis=0)
+    correction = np.abs(learned.predict(x) - fixed.predict(x)).sum()
+    assert_close(learned.feature_share_, correction / (correction + np.abs(linear).sum()), SOLVE)
 
 
 @pytest.mark.parametrize("order", [1, 2])

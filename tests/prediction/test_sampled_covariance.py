@@ -201,15 +201,11 @@ def test_predict_corrects_the_covariance_of_many_points():
     rng = np.random.default_rng(0)
     x, x_test = rng.normal(size=(12, 3)), rng.normal(size=(3, 3))
     seen = []
-    method = fw.SampledNeurons(
-        0.3,
-        covariance_error=0.15,
-        key=jax.random.key(1),
-        progress=lambda done, error: seen.append((done, error)),
-    )
-    net = fw.MLP((10**6,), "tanh", 0.1, 1.3)
-    law = fw.predict(net, x, np.sin(x[:, 0]), x_test, fw.GradientFlow(), order=1, method=method)
-    exact = fw.predict(net, x, np.sin(x[:, 0]), x_test, fw.GradientFlow())
+    method = fw.SampledNeurons(0.3, covariance_error=0.15, key=jax.random.key(1))
+    report = lambda done, error: seen.append((done, error))
+    problem = (fw.MLP((10**6,), "tanh", 0.1, 1.3), x, np.sin(x[:, 0]), x_test, fw.GradientFlow())
+    law = fw.predict(*problem, order=1, method=method, progress=report)
+    exact = fw.predict(*problem)
     correction, error = np.asarray(law.covariance_correction), np.asarray(law.covariance_correction_error)
     size = lambda a: float(np.sqrt(np.mean(np.diag(a) ** 2)))
     assert 0 < size(error) <= 0.15 * size(correction)

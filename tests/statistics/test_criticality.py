@@ -241,6 +241,26 @@ def test_susceptibilities_of_the_lectures():
     )
 
 
+@pytest.mark.parametrize(("C_b", "C_W"), [(0.3, 0.8), (0.1, 2.5)])
+def test_correlation_lengths_are_those_of_the_layer_map(C_b, C_W):
+    """Iterate K -> C_b + C_W <tanh^2> by quadrature; then 1/|log| of its slope, and of C_W <sech^4>."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(100)
+    mean = lambda f, K: float(f(np.sqrt(K) * nodes) @ weights / weights.sum())
+    layer = lambda K: C_b + C_W * mean(lambda z: np.tanh(z) ** 2, K)
+    K, h = 1.0, 1e-5
+    for _ in range(500):
+        K = layer(K)
+    slope = (layer(K + h) - layer(K - h)) / (2 * h)
+    passed = C_W * mean(lambda z: np.cosh(z) ** -4.0, K)
+    found = fw.correlation_lengths("tanh", C_b, C_W)
+    assert_close(found.parallel, 1 / abs(np.log(slope)), 1e-5)
+    assert_close(found.perpendicular, 1 / abs(np.log(passed)), 1e-5)
+    assert abs(found.parallel / found.perpendicular - 1) > 0.2
+    diagram = fw.phase_diagram("tanh", C_W=np.array([C_W]), C_b=np.array([C_b]))
+    assert_close(diagram.correlation_length, np.array([[found.perpendicular]]), 1e-9)
+    assert_close(diagram.K_star, np.array([[K]]), 1e-8)
+
+
 def test_susceptibilities_broadcast():
     found = susceptibilities("tanh", np.array([0.1, 0.5]), np.array([1.0, 2.0]))
     one = [susceptibilities("tanh", K, C_W) for K, C_W in ((0.1, 1), (0.5, 2))]

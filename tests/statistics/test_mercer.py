@@ -72,6 +72,16 @@ def test_power_adds_up(ntk):
     assert_close(share[-1], 1.0)
 
 
+def test_power_outside_the_modes_is_missing(rng):
+    """Four features of nine points explain the projection of a function on them, and no more."""
+    x, f = rng.normal(size=(9, 4)), rng.normal(size=(9, 2))
+    share = mercer(x @ x.T).cumulative_power(f)
+    fitted = x @ np.linalg.lstsq(x, f, rcond=None)[0]
+    assert len(share) == 4
+    assert_close(share[-1], np.sum(fitted**2) / np.sum(f**2), SOLVE)
+    assert share[-1] < 0.9
+
+
 def test_rounding_is_left_out_and_indefinite_refused(rng):
     x = rng.normal(size=(9, 4))
     assert len(mercer(x @ x.T).eigenvalues) == 4

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score
 
 from finitewidth.study.scores import ClassificationScores, RegressionScores, reliability
@@ -21,6 +22,18 @@ def test_regression(rng):
     assert RegressionScores.of(mean, 3 * std, y).calibration.error > 0.2
     assert RegressionScores.of(mean, std / 3, y).calibration.error > 0.2
     assert scores.loss < min(RegressionScores.of(mean, c * std, y).loss for c in (0.5, 2.0))
+
+
+def test_regression_by_definition(rng):
+    mean, std, y = rng.normal(size=30), rng.uniform(0.3, 2.0, size=30), rng.normal(size=30)
+    scores = RegressionScores.of(mean, std, y)
+    assert_close(scores.loss, -stats.norm.logpdf(y, mean, std).mean())
+    assert_close(scores.rmse, np.linalg.norm(y - mean) / np.sqrt(30))
+    low, high = stats.norm.interval(scores.calibration.levels[:, None], mean, std)
+    observed = ((low <= y) & (y <= high)).mean(axis=1)
+    assert_close(scores.calibration.observed, observed)
+    assert_close(scores.calibration.error, np.abs(observed - scores.calibration.levels).mean())
+    assert scores.calibration.at(0.68) == observed[6]
 
 
 def test_classification(rng):

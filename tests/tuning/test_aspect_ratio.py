@@ -1,5 +1,7 @@
 """The optimal aspect ratio, checked against the entropy of a real mixture of Gaussians."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -67,6 +69,69 @@ def test_kernel_change_does_not_depend_on_the_unit_of_time():
     net = fw.MLP((16, 24), "tanh", 0.1, 1.3, lambda_b=0.2, lambda_W=0.5)
     faster = fw.MLP((16, 24), "tanh", 0.1, 1.3, lambda_b=0.6, lambda_W=1.5)
     assert_close(kernel_change(faster), kernel_change(net), 1e-9)
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0, 2.0, None])
+@pytest.mark.parametrize("rate", [1.0, 2.5])
+def test_kernel_change_of_a_linear_network_is_known(target, rate):
+    """z = a.w / n^(1/2) keeps (|a|^2 + |w|^2)^2 - 4 n z^2 under flow: H changes by 2 (y^2 - z_0^2) / (n H).
+
+    With lambda = 1 the kernel is H = (|a|^2 + |w|^2) / n = 2 on average and E z_0^2 = K = 1: relative to H
+    the mean change is (y^2 - 1) / (2 n), and zero for a target as large as the outputs.
+    """
+    n = 50
+    net = fw.MLP((n,), "linear", 0.0, 1.0, lambda_b=0.0, lambda_W=rate)
+    y_squared = 1.0 if target is None else target**2
+    assert_close(kernel_change(net, 1.0, target), (y_squared - 1) / (2 * n), 1e-8, scale=1 / n)
+
+
+def test_kernel_change_is_that_of_trained_networks():
+    """One tanh layer of 512 neurons learns one input by flow; means over pairs of opposite outputs."""
+    n, target, draws = 512, 2.0, 3000
+    net = fw.MLP((n,), "tanh", 0.3, 1.5, lambda_b=0.7, lambda_W=1.2)
+    rates = [(1.2, 0.7), (1.2 / n, 0.7)]
+
+    def output(p):
+        return p[1][0] @ jnp.tanh(p[0][0] + p[0][1]) + p[1][1]
+
+    def kernel(p):
+        slopes = jax.grad(output)(p)
+        return sum(
+            r * jnp.sum(g**2)
+            for s, rate in zip(slopes, rates, strict=True)
+            for g, r in zip(s, rate, strict=True)
+        )
+
+    def change(key):
+        a, b, c, d = jax.random.split(key, 4)
+        first = (jnp.sqrt(1.5) * jax.random.normal(a, (n,)), jnp.sqrt(0.3) * jax.random.normal(b, (n,)))
+        last = (jnp.sqrt(1.5 / n) * jax.random.normal(c, (n,)), jnp.sqrt(0.3) * jax.random.normal(d, ()))
+
+        def learned(sign):
+            start = (first, (sign * last[0], sign * last[1]))
+
+            def step(p, _):
+                slopes = jax.grad(output)(p)
+                error = output(p) - target
+                move = lambda w, g, r: w - 0.02 * r * error * g
+                return tuple(
+                    tuple(map(move, layer, slope, rate))
+                    for layer, slope, rate in zip(p, slopes, rates, strict=True)
+                ), None
+
+            end, _ = jax.lax.scan(step, start, length=120)
+            return (kernel(end) - kernel(start)) / 2
+
+        return learned(1.0) + learned(-1.0)
+
+    keys = jax.random.split(jax.random.key(2), draws)
+    moved = np.asarray(jax.jit(lambda k: jax.lax.map(change, k, batch_size=500))(keys))
+    moved = moved / float(fw.kernels(net, np.ones((1, 1))).ntk[0, 0])
+    predicted = kernel_change(net, 1.0, target)
+    error = moved.std(ddof=1) / np.sqrt(draws)
+    # The next order was 13/n of this one at a width of 64.
+    assert abs(moved.mean() - predicted) < 4 * error + 20 / n * abs(predicted)
+    assert abs(predicted) > 20 * error
 
 
 @pytest.mark.parametrize("activation", ["tanh", "erf"])

@@ -86,6 +86,31 @@ def test_jax_model_is_the_recommended_network(activation, rng):
         assert_close(code["activation"](z), as_activation(activation)(z))
 
 
+def test_jax_draws_have_the_recommended_variance():
+    advice = fw.tune("gelu", depth=3, width=1200, n_in=900, n_out=1)
+    params = run(advice.jax)["init"](jax.random.key(1))
+    C_b, C_W = float(advice.net.C_b[0]), float(advice.net.C_W[0])
+    for weight, bias in params[:2]:
+        assert abs(float((weight**2).mean()) * weight.shape[0] / C_W - 1) < 4 * np.sqrt(2 / weight.size)
+        assert abs(float((bias**2).mean()) / C_b - 1) < 4 * np.sqrt(2 / bias.size)
+
+
+def test_jax_step_is_the_learning_rate_tensor(rng):
+    """One pasted step moves weights and biases as the network's own rates say."""
+    x, y = rng.normal(size=(20, 5)), rng.normal(size=(20, 1))
+    advice = fw.tune("tanh", depth=4, width=64, x=x)
+    code = run(advice.jax)
+    params = code["init"](jax.random.key(3))
+    own = tuple(Affine(weight.T, bias) for weight, bias in params)
+    slopes = jax.grad(lambda p: 0.5 * jnp.sum((apply(advice.net, p, jnp.asarray(x)) - y) ** 2))(own)
+    eta = advice.eta_max / 2
+    for l, ((w, b), (new_w, new_b)) in enumerate(zip(params, code["step"](params, x, y), strict=True)):
+        # The pasted numbers carry four digits.
+        weight_step = -eta * float(advice.net.lambda_W[l]) / w.shape[0] * slopes[l].weight.T
+        assert_close(new_w - w, weight_step, 2e-3)
+        assert_close(new_b - b, -eta * float(advice.net.lambda_b[l]) * slopes[l].bias, 2e-3)
+
+
 def test_jax_step_descends_at_the_recommended_rate(rng):
     x, y = rng.normal(size=(20, 5)), rng.normal(size=(20, 1))
     code = run(fw.tune("relu", depth=4, width=64, x=x).jax)

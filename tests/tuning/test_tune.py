@@ -124,6 +124,26 @@ def test_orthogonal_inputs_stay_orthogonal_for_odd_activations_without_biases():
     assert abs(fw.tune("tanh", depth=6, width=64).signals["recommended"].correlation) < 1e-12
 
 
+@pytest.mark.parametrize("square", [1.0, 3.0])
+def test_orthogonal_inputs_of_relu_approach_each_other_as_the_arc_cosine_kernel_says(square):
+    """Angles of 90 degrees before the first hidden layer, then two steps of the known map."""
+    step = lambda c: (np.sqrt(1 - c**2) + c * (np.pi - np.arccos(c))) / np.pi
+    x = np.sqrt(square) * np.ones((1, 2))
+    found = fw.tune("relu", depth=3, width=64, x=x).signals["recommended"].correlation
+    assert_close(found, step(step(0.0)), 1e-5)
+
+
+def test_the_correlation_with_biases_depends_on_the_size_of_the_inputs():
+    """One hidden ReLU layer: K = C_b + C_W s of the inputs, C_b alone between orthogonal ones."""
+    C_b, C_W, square = 0.5, 1.6, 0.3
+    own = C_b + C_W * square
+    c = C_b / own
+    pair = own * (np.sqrt(1 - c**2) + c * (np.pi - np.arccos(c))) / (2 * np.pi)
+    x = np.sqrt(square) * np.ones((1, 2))
+    found = fw.tune("relu", depth=2, width=64, x=x, C_b=C_b, C_W=C_W).signals["recommended"].correlation
+    assert_close(found, (C_b + C_W * pair) / (C_b + C_W * own / 2), 1e-5)
+
+
 def test_without_a_critical_point_gradients_are_kept():
     advice = fw.tune("sigmoid", depth=40, width=512)
     assert advice.universality_class == "none"

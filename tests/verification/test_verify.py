@@ -83,6 +83,9 @@ def test_flow_is_followed_with_small_steps(data):
     assert_close(check.eta * check.steps, 1.5)
     size = float(np.abs(law.mean).max())
     assert np.abs(check.predicted_mean - np.asarray(law.mean)).max() < 0.02 * size
+    # No step is longer than a fiftieth of the largest stable one, and there is no step too many.
+    largest = np.linalg.eigvalsh(fw.kernels(network(64), data[0]).ntk)[-1]
+    assert check.eta * largest <= 0.04 < 1.5 * largest / (check.steps - 1)
 
 
 def test_the_loss_during_training_is_that_of_the_networks(data):
@@ -98,7 +101,37 @@ def test_the_loss_during_training_is_that_of_the_networks(data):
     assert_close(check.loss.test[-1], final, 1e-5)
 
 
+@pytest.mark.parametrize("ridge", [0.0, 3.0])
+def test_losses_are_those_of_the_law_and_of_each_network(data, ridge):
+    x, y, x_test = data
+    net = network(24, 16)
+    law = fw.predict(net, x, y, x_test, fw.GradientDescent(steps=8), ridge=ridge)
+    check = fw.verify(law, 12, key=jax.random.key(5))
+    assert check.expected_difference == 3 / 16
+    assert check.predicted_loss.at.tolist() == list(range(9))
+    for t in (0, 1, 5, 8):
+        stopped = fw.predict(net, x, y, x, fw.GradientDescent(check.eta, t), ridge=ridge)
+        assert_close(check.predicted_loss.train[t], float(stopped.expected_loss(y)) / 6, 1e-9)
+    pair = dataclasses.replace(net, n_out=2)
+    settings = {"learning_rate": check.eta}
+    if ridge:
+        settings = {"optimizer": anchored_descent(pair, 3, check.eta, ridge)}
+    alone = fw.train_ensemble(pair, jax.random.key(5), 12, x, y, steps=8, record_every=1, **settings)
+    assert_close(check.loss.train, alone.losses.mean(axis=0) / 6, 1e-9)
+    deviations = alone.losses - alone.losses.mean(axis=0)
+    assert_close(check.loss.train_sem, np.sqrt((deviations**2).sum(axis=0) / 11 / 12) / 6, 1e-9)
+
+
 class TestStopping:
+    @pytest.mark.parametrize("ridge", [0.0, 4.0])
+    def test_the_step_is_half_the_largest_stable_one(self, data, ridge):
+        problem = TrainingProblem.of(network(8), *data)
+        law = trained_distribution(problem, fw.DirectOptimization(), ridge=ridge)
+        largest = np.linalg.eigvalsh(problem.train.ntk)[-1] + ridge
+        for algorithm in (fw.GradientDescent(), fw.DirectOptimization(), fw.GradientFlow()):
+            chosen = stop(problem, law, algorithm, ridge, 50, 10**4)
+            assert_close(chosen.algorithm.eta * largest, 1.0)
+
     @pytest.mark.parametrize("ridge", [0.0, 0.1])
     def test_the_law_at_the_stop_is_as_near_the_end_as_it_says(self, data, ridge):
         problem = TrainingProblem.of(network(8), *data)

@@ -1,31 +1,78 @@
-"""The `finitewidth` command."""
+"""The `finitewidth` command.
+
+Nothing here imports JAX: a command imports what it needs when it runs, so that help, completion and the
+refusal of wrong options are immediate.
+"""
+
+import io
+import os
+import sys
+import warnings
+from typing import Annotated
 
 import typer
 
-from finitewidth.cli.console import fail
+from finitewidth.cli.console import note, output, say
+from finitewidth.cli.errors import INTERRUPTED, interruptible, leave, show_tracebacks, show_warning
+from finitewidth.cli.help import Command, Group
 from finitewidth.cli.kernel import kernel
 from finitewidth.cli.lab import lab
+from finitewidth.cli.options import Traceback
 from finitewidth.cli.predict import predict
 from finitewidth.cli.train_ensemble import train_ensemble
 from finitewidth.cli.tune import tune
+from finitewidth.programs import keep_programs
 
 app = typer.Typer(
     name="finitewidth",
+    cls=Group,
     help="The distribution of trained networks: kernels, critical points, and every theorem as a check.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(predict)
-app.command()(tune)
-app.command()(kernel)
+app.command(cls=Command)(predict)
+app.command(cls=Command)(tune)
+app.command(cls=Command)(kernel)
 app.add_typer(lab)
-app.command("train-ensemble")(train_ensemble)
+app.command("train-ensemble", cls=Command)(train_ensemble)
+
+
+def _print_version(asked: bool) -> bool:
+    if asked:
+        import finitewidth
+
+        say(output, f"finitewidth {finitewidth.__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+    traceback: Traceback = False,
+) -> None:
+    """Options that stand before the command."""
 
 
 def main() -> None:
     """Run the command; a wrong input becomes one sentence and exit code 2, never a traceback."""
-    try:
-        app()
-    except (ValueError, TypeError, OSError) as error:
-        fail(str(error))
+    show_tracebacks(os.environ.get("FINITEWIDTH_TRACEBACK", "0") not in ("", "0"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character gets its code instead of an error.
+            stream.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
+        warnings.showwarning = show_warning
+        keep_programs(note)
+        try:
+            with interruptible():
+                code = app(standalone_mode=False)
+        except (Exception, KeyboardInterrupt) as error:
+            leave(error)
+    if code == INTERRUPTED:
+        # Typer turns Ctrl-C into this exit code without a word.
+        leave(KeyboardInterrupt())
+    sys.exit(code or 0)

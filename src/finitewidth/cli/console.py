@@ -1,32 +1,27 @@
-"""What every command shares: the terminal, error sentences, parsing of common options."""
+"""The terminal that every command writes to."""
 
 import sys
 from typing import NoReturn
 
 from rich.console import Console
+from rich.text import Text
 
 output = Console()
 messages = Console(stderr=True)
 
 
+def say(console: Console, sentence: str, label: str = "", style: str = "") -> None:
+    """Print one line as it stands: brackets and colons of a path or a column are no markup."""
+    line = " ".join(sentence.splitlines())
+    console.print(Text.assemble((label, style), " " if label else "", line), soft_wrap=True)
+
+
+def note(sentence: str) -> None:
+    """Tell the user about something that is not an error."""
+    say(messages, sentence, "note:", "yellow")
+
+
 def fail(sentence: str, code: int = 2) -> NoReturn:
     """Print one sentence to standard error and leave."""
-    messages.print(f"[bold red]error:[/] {sentence}", highlight=False, soft_wrap=True)
+    say(messages, sentence, "error:", "bold red")
     sys.exit(code)
-
-
-def parse_hidden(text: str) -> tuple[int, ...]:
-    """Widths from "512x10" (ten hidden layers of 512) or "128,64,32"."""
-    try:
-        if "x" in text:
-            width, count = (int(part) for part in text.split("x"))
-            widths = (width,) * count
-        else:
-            widths = tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ValueError(
-            f"--hidden {text!r} is neither WIDTHxLAYERS, such as 512x10, nor widths such as 128,64,32."
-        ) from None
-    if not widths or min(widths) < 1:
-        raise ValueError(f"--hidden {text!r} describes no hidden layer of positive width.")
-    return widths

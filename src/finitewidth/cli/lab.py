@@ -1,45 +1,58 @@
 """`finitewidth lab`: every theorem with its prediction, its measurement and the verdict."""
 
 import json
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from finitewidth.cli.console import messages, output
-from finitewidth.lab.claim import Claim, Outcome, Scale
-from finitewidth.lab.registry import claim, claims
-from finitewidth.lab.runner import describe, record, run_claim, save
+from finitewidth.cli import options
+from finitewidth.cli.console import note, output, say
+from finitewidth.cli.help import Command, Group
+from finitewidth.cli.outputs import check_folder
 
 lab = typer.Typer(
-    name="lab", help="Every theorem as a check: theory against real networks.", no_args_is_help=True
+    name="lab",
+    cls=Group,
+    help="Every theorem as a check: theory against real networks.",
+    no_args_is_help=True,
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output on standard output.")]
+Records = Annotated[Path, options.path("--out", "Directory with the JSON files of earlier runs.")]
 
 
-@lab.command("list")
-def list_claims(as_json: AsJson = False) -> None:
-    """List the claims by chapter, with what they state and where they come from."""
-    by_chapter = sorted(claims(), key=lambda c: _chapters().index(c.chapter))
+@lab.command("list", cls=Command)
+def list_claims(
+    out: Records = Path("lab"), as_json: options.Json = False, traceback: options.Traceback = False
+) -> None:
+    """List the claims by chapter, one line each: id, title and the verdict of the last run."""
+    from finitewidth.cli.lab_job import described, print_list
+
     if as_json:
-        typer.echo(json.dumps([describe(c) for c in by_chapter], indent=1))
-        return
-    for chapter, group in groupby(by_chapter, key=lambda c: c.chapter):
-        table = Table(title=chapter, title_justify="left", title_style="bold", show_lines=True)
-        table.add_column("id", style="cyan", no_wrap=True)
-        table.add_column("statement", ratio=3)
-        table.add_column("source", ratio=2, style="dim")
-        for c in group:
-            table.add_row(c.id, escape(c.statement), escape(c.source))
-        output.print(table)
+        typer.echo(json.dumps(described(out), indent=1))
+    else:
+        print_list(out)
 
 
-@lab.command("run")
+@lab.command("show", cls=Command)
+def show_claim(
+    id: Annotated[str, typer.Argument(help="Id of a claim; see `finitewidth lab list`.")],
+    out: Records = Path("lab"),
+    as_json: options.Json = False,
+    traceback: options.Traceback = False,
+) -> None:
+    """Show what a claim states, where it comes from, and what its last run found."""
+    from finitewidth.cli.lab_job import print_claim
+    from finitewidth.lab.registry import claim
+    from finitewidth.lab.runner import describe, last_record
+
+    if as_json:
+        typer.echo(json.dumps(describe(claim(id)) | {"last": last_record(id, out)}, indent=1))
+    else:
+        print_claim(claim(id), last_record(id, out))
+
+
+@lab.command("run", cls=Command)
 def run_claims(
     ids: Annotated[
         list[str] | None, typer.Argument(help="Ids of claims; see `finitewidth lab list`.")
@@ -48,64 +61,29 @@ def run_claims(
     scale: Annotated[
         Literal["quick", "full"], typer.Option(help="Seconds per claim, or the figures of the book.")
     ] = "quick",
-    out: Annotated[Path, typer.Option(help="Directory for figures and JSON files.")] = Path("lab"),
-    seed: Annotated[int, typer.Option(help="Seed of the random key.")] = 0,
-    as_json: AsJson = False,
+    out: Annotated[Path, options.path("--out", "Directory for figures and JSON files.")] = Path("lab"),
+    seed: Annotated[
+        int | None,
+        options.whole_number("--seed", "Seed of the random key; 0 by default.", 0, options.LARGEST_SEED),
+    ] = None,
+    as_json: options.Json = False,
+    traceback: options.Traceback = False,
 ) -> None:
     """Run claims, print the verdicts, save a figure and a JSON file for each; exit code 1 if one fails."""
-    outcomes = _run_all(_chosen(ids or [], everything), scale, seed, out)
+    check_folder(out)
+    from finitewidth.cli.lab_job import chosen, false_alarms, run_all, verdicts
+    from finitewidth.lab.runner import record
+
+    asked = chosen(ids or [], everything)
+    fixed = [c.id for c in asked if c.deterministic]
+    if seed is not None and fixed:
+        note(f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there.")
+    outcomes = run_all(asked, scale, seed or 0, out)
     if as_json:
         typer.echo(json.dumps([record(outcome) for outcome in outcomes], indent=1))
     else:
-        output.print(_verdicts(outcomes))
-        output.print(f"Figures and numbers are in {out}.", highlight=False, soft_wrap=True)
+        output.print(verdicts(outcomes))
+        say(output, false_alarms(outcomes))
+        say(output, f"Figures and numbers are in {out}.")
     if not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(1)
-
-
-def _chapters() -> list[str]:
-    """Chapter titles in the order in which they first appear."""
-    return list(dict.fromkeys(c.chapter for c in claims()))
-
-
-def _chosen(ids: list[str], everything: bool) -> list[Claim]:
-    if everything == bool(ids):
-        raise ValueError("lab run takes either ids of claims or --all; `finitewidth lab list` shows the ids.")
-    return list(claims()) if everything else [claim(id) for id in ids]
-
-
-def _run_all(chosen: list[Claim], scale: Scale, seed: int, out: Path) -> list[Outcome]:
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-    )  # fmt: skip
-    outcomes = []
-    with Progress(*columns, console=messages, transient=True) as progress:
-        task = progress.add_task("", total=len(chosen))
-        for c in chosen:
-            progress.update(task, description=c.id)
-            outcome = run_claim(c, scale, seed)
-            save(outcome, out)
-            outcomes.append(outcome)
-            progress.advance(task)
-    return outcomes
-
-
-def _verdicts(outcomes: list[Outcome]) -> Table:
-    table = Table(caption="Of each claim, the comparison closest to its tolerance.", caption_justify="left")
-    table.show_lines = True
-    table.add_column("claim", overflow="fold", min_width=22)
-    table.add_column("predicted", justify="right", no_wrap=True)
-    table.add_column("measured", justify="right", no_wrap=True)
-    table.add_column("statistic", overflow="fold")
-    table.add_column("verdict", no_wrap=True)
-    for outcome in outcomes:
-        check = outcome.verdict.decisive
-        sign = "≤" if check.holds else ">"
-        table.add_row(
-            f"[cyan]{outcome.claim.id}[/]\n{escape(outcome.claim.title)}",
-            f"{check.predicted:.5g}",
-            f"{check.measured:.5g}",
-            escape(f"{check.name}:\n{check.criterion}\n{check.statistic:.2g} {sign} {check.tolerance:.2g}"),
-            ("[green]holds[/]" if outcome.holds else "[bold red]fails[/]") + f"\n{outcome.seconds:.1f} s",
-        )
-    return table

@@ -13,6 +13,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from finitewidth.checks import is_number, plain
+
 _SOLUTIONS = ("row-space", "gauss-newton", "minimum-norm")
 
 
@@ -41,6 +43,13 @@ class SpectralAlgorithm(eqx.Module):
         """(1 - residual) / eigenvalue, with its limit at zero eigenvalues."""
 
 
+def check_algorithm(algorithm: object, *others: str) -> None:
+    """Refuse what is not an algorithm of this module; `others` are further ones to name."""
+    if not isinstance(algorithm, SpectralAlgorithm):
+        known = ["GradientDescent()", "GradientFlow()", "DirectOptimization()", *others]
+        raise ValueError(f"algorithm must be {', '.join(known[:-1])} or {known[-1]}, got {algorithm!r}.")
+
+
 class GradientDescent(SpectralAlgorithm):
     """Full-batch gradient descent on half the sum of squared errors.
 
@@ -52,14 +61,16 @@ class GradientDescent(SpectralAlgorithm):
         Number of steps; infinity runs to the end of training.
     """
 
-    eta: float | int | Literal["auto"] = eqx.field(static=True, default="auto")
-    steps: float | int = eqx.field(static=True, default=math.inf)
+    eta: float | int | Literal["auto"] = eqx.field(static=True, converter=plain, default="auto")
+    steps: float | int = eqx.field(static=True, converter=plain, default=math.inf)
 
     def __check_init__(self):
-        if self.eta != "auto" and not (isinstance(self.eta, float | int) and 0 < self.eta < math.inf):
+        if self.eta != "auto" and not (is_number(self.eta) and 0 < self.eta < math.inf):
             raise ValueError(f'eta must be "auto" or a positive number, got {self.eta!r}.')
-        if not self.steps >= 0 or (math.isfinite(self.steps) and self.steps != int(self.steps)):
-            raise ValueError(f"steps must be a whole number, zero or more, or infinity, got {self.steps}.")
+        if not (is_number(self.steps) and self.steps >= 0) or (
+            math.isfinite(self.steps) and self.steps != int(self.steps)
+        ):
+            raise ValueError(f"steps must be a whole number, zero or more, or infinity, got {self.steps!r}.")
 
     @property
     def converged(self) -> bool:
@@ -107,11 +118,11 @@ class GradientDescent(SpectralAlgorithm):
 class GradientFlow(SpectralAlgorithm):
     """Gradient descent with infinitesimal steps, run for a time."""
 
-    time: float | int = eqx.field(static=True, default=math.inf)
+    time: float | int = eqx.field(static=True, converter=plain, default=math.inf)
 
     def __check_init__(self):
-        if not self.time >= 0:
-            raise ValueError(f"time must be zero or more, got {self.time}.")
+        if not (is_number(self.time) and self.time >= 0):
+            raise ValueError(f"time must be zero or more, got {self.time!r}.")
 
     @property
     def converged(self) -> bool:
@@ -155,13 +166,13 @@ class DirectOptimization(SpectralAlgorithm):
     solution: Literal["row-space", "gauss-newton", "minimum-norm"] = eqx.field(
         static=True, default="row-space"
     )
-    step: float | int = eqx.field(static=True, default=1.0)
+    step: float | int = eqx.field(static=True, converter=plain, default=1.0)
 
     def __check_init__(self):
         if self.solution not in _SOLUTIONS:
             raise ValueError(f"solution must be one of {', '.join(_SOLUTIONS)}, got {self.solution!r}.")
-        if not 0 <= self.step <= 1:
-            raise ValueError(f"step must be a fraction between 0 and 1, got {self.step}.")
+        if not (is_number(self.step) and 0 <= self.step <= 1):
+            raise ValueError(f"step must be a fraction between 0 and 1, got {self.step!r}.")
         if self.step != 1 and self.solution != "gauss-newton":
             raise ValueError(f'step={self.step} is for solution="gauss-newton", not {self.solution!r}.')
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from scipy.sparse.linalg import eigsh
 
 from finitewidth.arrays import AnyArray
+from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.cholesky import Cholesky, factorise
 
@@ -68,7 +69,7 @@ def training_filter(
     The end of training needs a Cholesky factorisation only; any other time needs the full spectrum,
     from which the algorithm's open choices are made.
     """
-    if not ridge >= 0:
+    if not (is_number(ridge) and ridge >= 0):
         raise ValueError(f"ridge must be zero or more, got {ridge}.")
     if not algorithm.converged:
         spectrum = Spectrum.of(kernel)

@@ -37,6 +37,11 @@ def nearly_kernel_machine(
     weights
         Where training starts, zero by default; features and meta features are those of the start.
     """
+    if not isinstance(model, TaylorModel | TangentModel):
+        raise TypeError(
+            "model must be a QuadraticModel or its kin, or a TangentModel, got "
+            f"{type(model).__name__}; a network is TangentModel(net.apply, params)."
+        )
     if isinstance(model, TangentModel):
         return _shared(model, x_train, y, x_test, algorithm, weights, ridge)
     y = as_columns("y", y, len(x_train), np.dtype(float))

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
+from finitewidth.checks import as_numbers
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
 from finitewidth.dynamics.projectors import Projectors, projectors
@@ -205,7 +206,7 @@ def _as_outputs(
 
 def as_matrix(name: str, kernel: AnyArray) -> Float[np.ndarray, "n m"]:
     """A kernel as a finite matrix of floating numbers."""
-    matrix = np.asarray(kernel)
+    matrix = np.asarray(as_numbers(name, kernel))
     if not np.issubdtype(matrix.dtype, np.floating):
         matrix = matrix.astype(float)
     if matrix.ndim != 2 or 0 in matrix.shape:
@@ -217,7 +218,7 @@ def as_matrix(name: str, kernel: AnyArray) -> Float[np.ndarray, "n m"]:
 
 def as_columns(name: str, values: AnyArray, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
     """Labels or outputs as finite columns, one per output."""
-    columns = np.asarray(values, dtype)
+    columns = np.asarray(as_numbers(name, values), dtype)
     if columns.ndim == 1:
         columns = columns[:, None]
     if columns.ndim != 2 or len(columns) != points or columns.shape[1] == 0:

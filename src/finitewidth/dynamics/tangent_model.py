@@ -23,8 +23,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.arrays import AnyArray
+from finitewidth.checks import as_numbers
 from finitewidth.dynamics.meta_kernel import MetaKernel, factors
 from finitewidth.dynamics.weight_space import PointModel
+from finitewidth.foreign import check_function, check_params
 
 Function = Callable[[Any, Any], Array]
 Weights = Float[Array, " weights"]
@@ -51,9 +53,11 @@ class TangentModel(eqx.Module):
     params: PyTree
     order: int | None = eqx.field(static=True, default=None)
     rates: PyTree = 1.0
-    epsilon: Float[Array, ""] = eqx.field(default=1.0, converter=jnp.asarray)
+    epsilon: Float[Array, ""] = eqx.field(default=1.0, converter=lambda value: as_numbers("epsilon", value))
 
     def __check_init__(self):
+        check_function(self.function)
+        check_params(self.params)
         if self.order is not None and (not isinstance(self.order, int) or self.order < 1):
             raise ValueError(f"order must be a whole number of at least 1, or None, got {self.order!r}.")
         if self.order is None and not isinstance(self.epsilon, Tracer) and self.epsilon == 0:
@@ -89,7 +93,7 @@ class TangentPoints(PointModel):
     x: Array
 
     def __call__(self, weights: Weights) -> Float[Array, "n out"]:
-        model, epsilon = self.model, self.model.epsilon
+        model, epsilon = self.model, self.model.epsilon.astype(weights.dtype)
 
         def along(t: Array) -> Array:
             outputs = model.function(model.moved(weights, t), self.x)
@@ -97,7 +101,7 @@ class TangentPoints(PointModel):
 
         if model.order is None:
             start = along(jnp.zeros((), weights.dtype))
-            return start + (along(jnp.asarray(epsilon, weights.dtype)) - start) / epsilon
+            return start + (along(epsilon) - start) / epsilon
         start, *slopes = _derivatives(along, model.order, jnp.zeros((), weights.dtype))
         terms = (epsilon ** (k - 1) / math.factorial(k) * s for k, s in enumerate(slopes, start=1))
         return sum(terms, start)
@@ -136,7 +140,8 @@ class TangentMetaKernel(MetaKernel):
             u, v = _push(self.points[1], self.weights, pair[0]), _push(self.points[2], self.weights, pair[1])
             return total + _slope(lambda w: _slope(self.points[0], w, u), self.weights, v).reshape(-1), None
 
-        return jax.lax.scan(one, jnp.zeros(self.shape[0]), (left, right))[0]
+        start = jnp.zeros(self.shape[0], jax.eval_shape(self.points[0], self.weights).dtype)
+        return jax.lax.scan(one, start, (left, right))[0]
 
     @eqx.filter_jit
     def _reached(self, left: Float[Array, "rank n0"], right: Float[Array, "rank n2"]) -> Float[Array, " n1"]:
@@ -168,7 +173,8 @@ def _slope(function: Callable[[Array], Array], weights: Array, direction: Array)
 def _push(points: PointModel, weights: Array, q: Float[Array, " n_out"]) -> Array:
     r"""$\sum_aq_a\phi_a$: the direction in which these outputs push the weights."""
     z, pull = jax.vjp(points, weights)
-    return pull(q.reshape(z.shape))[0]
+    # JAX wants the outputs' own precision, which inputs and parameters decide together.
+    return pull(q.reshape(z.shape).astype(z.dtype))[0]
 
 
 def _jax_factors(C: Float[np.ndarray, "n m"]) -> tuple[Array, Array]:

@@ -1,22 +1,58 @@
-"""Measured numbers with their standard errors."""
+"""Measured numbers with their standard errors, and what may be computed from them."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-_BLOCKS = 40
+Numbers = np.ndarray | np.floating | float
+
+# Blocks that a jackknife leaves out in turn: so many that its error is nearly a Gaussian's.
+_BLOCKS = 200
 
 
-class Estimate(NamedTuple):
-    """A measured array and its standard error, zero where the measurement is exact."""
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A measured array, its standard error (zero where the measurement is exact) and its degrees of freedom.
+
+    The degrees of freedom are those of the standard error: one less than the number of draws or blocks that
+    it was computed from, infinite where it is known. `value, sem = estimate` unpacks the first two.
+    """
 
     value: Float[np.ndarray, "*shape"]
     sem: Float[np.ndarray, "*shape"]
+    dof: Float[np.ndarray, "..."] | float = np.inf
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter((self.value, self.sem))
+
+    def __getitem__(self, index: Any) -> "Estimate":
+        """The entries that NumPy's indexing picks."""
+        dof = np.broadcast_to(self.dof, self.value.shape)
+        return _estimate(*(part[index] for part in (self.value, self.sem, dof)))
+
+    def times(self, factor: Numbers) -> "Estimate":
+        """The estimate of a known multiple."""
+        return _estimate(self.value * factor, self.sem * np.abs(factor), self.dof)
+
+    def plus(self, known: Numbers) -> "Estimate":
+        """The estimate of the sum with a known number."""
+        return _estimate(self.value + known, self.sem, self.dof)
+
+    def reshape(self, *shape: int) -> "Estimate":
+        """The same entries in another shape."""
+        parts = (self.value, self.sem, np.broadcast_to(self.dof, self.value.shape))
+        return Estimate(*(part.reshape(*shape) for part in parts))
 
 
-def exact(value: np.ndarray | float) -> Estimate:
+def _estimate(value: Any, sem: Any, dof: Any = np.inf) -> Estimate:
+    """The same with arrays in place of single numbers."""
+    return Estimate(*(np.asarray(part, dtype=float) for part in (value, sem, dof)))
+
+
+def exact(value: Numbers) -> Estimate:
     """A measurement without statistical error: enumeration or direct integration."""
     value = np.asarray(value, dtype=float)
     return Estimate(value, np.zeros_like(value))
@@ -25,10 +61,10 @@ def exact(value: np.ndarray | float) -> Estimate:
 def sample_mean(samples: np.ndarray) -> Estimate:
     """Mean over the first axis, whose entries are independent draws."""
     sem = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-    return Estimate(np.asarray(samples.mean(axis=0), dtype=float), np.asarray(sem, dtype=float))
+    return _estimate(samples.mean(axis=0), sem, len(samples) - 1)
 
 
-def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], np.ndarray | np.floating]) -> Estimate:
+def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], Numbers]) -> Estimate:
     """A function of the mean over the first axis, its standard error from leaving out blocks of draws."""
     blocks = np.array_split(moments, min(_BLOCKS, len(moments)))
     sums = np.stack([block.sum(axis=0) for block in blocks])
@@ -38,7 +74,7 @@ def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], np.ndarray |
         [function((total - part) / (len(moments) - size)) for part, size in zip(sums, sizes, strict=True)]
     )
     sem = np.sqrt((len(blocks) - 1) * left_out.var(axis=0))
-    return Estimate(np.asarray(function(total / len(moments)), dtype=float), np.asarray(sem, dtype=float))
+    return _estimate(function(total / len(moments)), sem, len(blocks) - 1)
 
 
 def variance(samples: np.ndarray) -> Estimate:
@@ -48,6 +84,46 @@ def variance(samples: np.ndarray) -> Estimate:
     return jackknife(moments, lambda mean: mean[1] - mean[0] ** 2)
 
 
-def stacked(estimates: list[Estimate]) -> Estimate:
+def share(count: int | np.integer, draws: int, probability: float) -> Estimate:
+    """A share of draws, with the standard error that it has if each counts with this probability."""
+    return _estimate(count / draws, np.sqrt(probability * (1 - probability) / draws))
+
+
+def stacked(estimates: Sequence[Estimate]) -> Estimate:
     """Estimates of one shape along a new first axis."""
-    return Estimate(np.stack([e.value for e in estimates]), np.stack([e.sem for e in estimates]))
+    parts = [(e.value, e.sem, np.broadcast_to(e.dof, e.value.shape)) for e in estimates]
+    return Estimate(*(np.stack(part) for part in zip(*parts, strict=True)))
+
+
+def combined(weights: Sequence[int | float], estimates: Sequence[Estimate]) -> Estimate:
+    """A weighted sum of independent estimates of one shape."""
+    value = np.sum([w * e.value for w, e in zip(weights, estimates, strict=True)], axis=0)
+    parts = np.stack([w * e.sem for w, e in zip(weights, estimates, strict=True)])
+    dof = np.stack([np.broadcast_to(e.dof, e.value.shape) for e in estimates])
+    return _estimate(value, np.sqrt(np.sum(parts**2, axis=0)), _pooled(parts, dof))
+
+
+def propagated(function: Callable[..., Numbers], *estimates: Estimate) -> Estimate:
+    """A function of estimates whose entries are all independent, by linear propagation of their errors.
+
+    Each entry in turn is moved by its standard error in both directions; half the difference that this makes
+    is its part of the error.
+    """
+    values = [np.asarray(e.value, dtype=float) for e in estimates]
+    parts, dof = [], []
+    for i, estimate in enumerate(estimates):
+        freedom = np.broadcast_to(estimate.dof, estimate.value.shape)
+        for place in np.ndindex(estimate.value.shape):
+            step = np.zeros_like(values[i])
+            step[place] = estimate.sem[place]
+            ends = [function(*values[:i], values[i] + sign * step, *values[i + 1 :]) for sign in (1, -1)]
+            parts.append((np.asarray(ends[0], dtype=float) - ends[1]) / 2)
+            dof.append(np.full(np.shape(ends[0]), freedom[place]))
+    parts = np.stack(parts)
+    return _estimate(function(*values), np.sqrt(np.sum(parts**2, axis=0)), _pooled(parts, np.stack(dof)))
+
+
+def _pooled(parts: Float[np.ndarray, "n *shape"], dof: Float[np.ndarray, "n *shape"]) -> np.ndarray:
+    """Degrees of freedom of a sum of independent errors, after Welch and Satterthwaite."""
+    square, fourth = np.sum(parts**2, axis=0), np.sum(parts**4 / dof, axis=0)
+    return np.divide(square**2, fourth, out=np.full(parts.shape[1:], np.inf), where=fourth > 0)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Affine, Params
 from finitewidth.lab.ensembles import over_networks
-from finitewidth.lab.estimate import Estimate, sample_mean
+from finitewidth.lab.estimate import Estimate, combined, sample_mean
 from finitewidth.lab.tensors import conditional_means
 from finitewidth.networks.mlp import preactivations
 from finitewidth.networks.tangent_kernel import empirical_ntk
@@ -57,10 +57,7 @@ def measured_shifts(
         factor = -2 * net.hidden[-1]
         shifts.append({name: _controlled(factor * samples[name], samples["controls"]) for name in ("K", "H")})
     return {
-        name: Estimate(
-            np.sum([shift[kernel].value for shift in shifts], axis=0),
-            np.sqrt(np.sum([shift[kernel].sem ** 2 for shift in shifts], axis=0)),
-        )
+        name: combined([1.0] * len(shifts), [shift[kernel] for shift in shifts])
         for name, kernel in (("G1", "K"), ("H1", "H"))
     }
 

@@ -15,26 +15,44 @@ class LinearProblem(NamedTuple):
     start: Float[np.ndarray, " features"]
 
 
-def random_problem(points: int, features: int, tests: int, seed: int) -> LinearProblem:
+def random_problem(points: int, features: int, tests: int, rng: np.random.Generator) -> LinearProblem:
     """Gaussian features, labels and start."""
-    rng = np.random.default_rng(seed)
     train, test = (rng.normal(size=(n, features)) / np.sqrt(features) for n in (points, tests))
     return LinearProblem(train, test, rng.normal(size=points), rng.normal(size=features))
 
 
+def curvatures(problem: LinearProblem) -> Float[np.ndarray, " modes"]:
+    """Squared singular values of the feature matrix, the sharpest direction of the loss first."""
+    return np.linalg.svd(problem.train, compute_uv=False) ** 2
+
+
 def largest_curvature(problem: LinearProblem) -> float:
-    """Squared norm of the feature matrix: the sharpest direction of the loss."""
-    return float(np.linalg.norm(problem.train, 2) ** 2)
+    """The sharpest direction of the loss."""
+    return float(curvatures(problem)[0])
 
 
-def slowest_curvature(problem: LinearProblem) -> float:
-    """Smallest squared singular value of the feature matrix: the last direction to be learnt."""
-    return float(np.linalg.norm(problem.train, -2) ** 2)
+def steps_per_e_fold(problem: LinearProblem, etas: Float[np.ndarray, " etas"]) -> float:
+    """Steps in which the slowest mode shrinks by e, at the least favourable step size."""
+    slowest = np.abs(1 - np.outer(etas, curvatures(problem))).max()
+    return float(-1 / np.log(max(slowest, np.finfo(float).eps)))
 
 
-def steps_to_rounding(problem: LinearProblem, eta: float) -> int:
+def steps_to_rounding(problem: LinearProblem, etas: Float[np.ndarray, " etas"]) -> int:
     """Steps after which e^-36 of the slowest mode is left, less than rounding leaves of anything."""
-    return int(np.ceil(36 / (eta * slowest_curvature(problem))))
+    return int(np.ceil(36 * steps_per_e_fold(problem, etas)))
+
+
+def rounding(problem: LinearProblem, etas: Float[np.ndarray, " etas"] | None = None) -> float:
+    """How far rounding may carry weights and outputs, in descent or, without steps, in a direct solution.
+
+    A step adds an error of the weights' size times the unit roundoff for each of its sums over features;
+    the slowest mode keeps those of as many steps as it takes to shrink by e. In a direct solution the
+    condition number has this part, as it does for steps of 1 / lambda_max.
+    """
+    sharpest, flattest = curvatures(problem)[[0, -1]]
+    kept = steps_per_e_fold(problem, np.array([1 / sharpest]) if etas is None else etas)
+    size = np.linalg.norm(problem.start) + np.linalg.norm(problem.y) / np.sqrt(flattest)
+    return float(problem.train.shape[1] * np.finfo(float).eps * max(kept, 1.0) * size)
 
 
 def descend(

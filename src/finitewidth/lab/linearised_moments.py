@@ -114,7 +114,7 @@ def linearised_moments(net: MLP, descent: Descent, frozen: Frozen, key: PRNGKeyA
     apart = sample_mean(_over_batches(_squares_of_one_layer, net, descent, (frozen, mean), key, draws))
     left = np.asarray(frozen.left, float)
     known = np.einsum("iaqj,qr,kbrj->iakb", left, np.asarray(mean.output, float), left)
-    return Estimate(apart.value + known, apart.sem)
+    return apart.plus(known)
 
 
 @eqx.filter_jit

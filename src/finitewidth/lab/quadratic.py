@@ -51,6 +51,17 @@ class Problem(NamedTuple):
         """The model; its inputs are the numbers of the points."""
         return QuadraticModel(lambda i: self.phi[i], lambda i: self.psi[i], epsilon)
 
+    @property
+    def condition(self) -> float:
+        """Condition number of the kernel of the training points."""
+        return float(np.linalg.cond(self.k[: len(self.y), : len(self.y)]))
+
+    @property
+    def rounding(self) -> float:
+        """Error of outputs of fitted weights: sums over features, divided by the training points' kernel."""
+        size = np.linalg.norm(fitted_weights(self.phi, self.y))
+        return float(self.phi.shape[1] * np.finfo(float).eps * self.condition * size)
+
     def step(self, edge: float) -> float:
         """The learning rate at a multiple of 1 / lambda_max."""
         n = len(self.y)
@@ -61,13 +72,32 @@ class Problem(NamedTuple):
         return GradientDescent(self.step(edge))
 
 
-def draw(seed: int, train: int = 6, test: int = 5, features: int = 14) -> Problem:
-    """Gaussian features of unit size in all, and Gaussian symmetric meta features."""
-    rng = np.random.default_rng(seed)
+def draw(rng: np.random.Generator, train: int = 6, test: int = 5, features: int = 14) -> Problem:
+    """Gaussian features of unit size in all, and Gaussian symmetric meta features.
+
+    How far a series in epsilon reaches depends on the draw: fitted weights w bend the training features by
+    epsilon psi w, and the series is one in this change over the smallest singular value of the features.
+    Meta features are in units in which that ratio is at most epsilon.
+    """
     phi = rng.normal(size=(train + test, features)) / np.sqrt(features)
-    psi = rng.normal(size=(train + test, features, features)) / np.sqrt(features)
+    psi = rng.normal(size=(train + test, features, features))
+    psi = psi + np.swapaxes(psi, 1, 2)
     y, y_test = rng.normal(size=(train, 1)), rng.normal(size=(test, 1))
-    return Problem(phi, psi + np.swapaxes(psi, 1, 2), y, y_test)
+    bend = np.linalg.norm(psi[:train].reshape(-1, features), 2) * np.linalg.norm(fitted_weights(phi, y))
+    return Problem(phi, psi * np.linalg.norm(phi[:train], -2) / bend, y, y_test)
+
+
+def fitted_weights(phi: Float[np.ndarray, "points features"], y: Float[np.ndarray, "train 1"]) -> np.ndarray:
+    """The shortest weights with which a linear model reaches the labels."""
+    return np.linalg.lstsq(phi[: len(y)], y[:, 0], rcond=None)[0]
+
+
+def random_weights(
+    problem: Problem, rng: np.random.Generator, count: int
+) -> Float[np.ndarray, "count 1 features"]:
+    """Gaussian weights of the size of fitted ones."""
+    weights = rng.normal(size=(count, 1, problem.phi.shape[1])) / np.sqrt(problem.phi.shape[1])
+    return weights * np.linalg.norm(fitted_weights(problem.phi, problem.y))
 
 
 def direct_solvers(steps: tuple[float, ...]) -> list[DirectOptimization]:

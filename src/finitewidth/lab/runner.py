@@ -4,31 +4,33 @@ import dataclasses
 import json
 import platform
 import time
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from finitewidth.lab.claim import Check, Claim, Outcome, Scale
 from finitewidth.programs import release_programs
 from finitewidth.report import style
+from finitewidth.whole_files import whole_file
 
 
 def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
     """Predict, measure and compare."""
     release_programs()
-    setting = claim.setting(scale)
+    problem, key = claim.problem(scale, seed)
     start = time.perf_counter()
-    prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(setting).items()}
-    measurement = claim.measure(setting, jax.random.key(seed))
-    verdict = claim.compare(setting, prediction, measurement)
+    prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(problem).items()}
+    measurement = claim.measure(problem, key)
+    verdict = claim.compare(problem, prediction, measurement)
     return Outcome(
         claim=claim,
         scale=scale,
         seed=seed,
+        problem=problem,
         dtype=jnp.zeros(()).dtype.name,
         seconds=time.perf_counter() - start,
         versions=_versions(),
@@ -43,29 +45,28 @@ def save(outcome: Outcome, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with style.house_style():
         style.save(outcome.draw(), directory / f"{outcome.claim.id}.png")
-    path = directory / f"{outcome.claim.id}.json"
-    unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_text(json.dumps(record(outcome), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    with whole_file(directory / f"{outcome.claim.id}.json") as file:
+        file.write((json.dumps(record(outcome), indent=1, allow_nan=False) + "\n").encode())
 
 
-def describe(claim: Claim) -> dict[str, str]:
+def describe(claim: Claim) -> dict[str, Any]:
     """What is claimed and where it comes from, ready for JSON."""
-    return {name: getattr(claim, name) for name in ("id", "title", "chapter", "statement", "source")}
+    names = ("id", "title", "chapter", "statement", "source", "deterministic")
+    return {name: getattr(claim, name) for name in names}
 
 
 def record(outcome: Outcome) -> dict[str, Any]:
     """Everything about a run, ready for JSON."""
-    setting = outcome.claim.setting(outcome.scale)
     return describe(outcome.claim) | {
         "holds": outcome.holds,
+        "false_alarm": outcome.verdict.false_alarm,
         "checks": [_check_record(check) for check in outcome.verdict.checks],
         "scale": outcome.scale,
         "seed": outcome.seed,
         "dtype": outcome.dtype,
         "seconds": round(outcome.seconds, 3),
         "versions": dict(outcome.versions),
-        "setting": {k: _plain(v) for k, v in dataclasses.asdict(setting).items()},
+        "setting": {k: _plain(v) for k, v in dataclasses.asdict(outcome.problem).items()},
         "predicted": {name: _plain(value) for name, value in outcome.prediction.items()},
         "measured": {
             name: {"value": _plain(value), "sem": _plain(sem)}
@@ -73,6 +74,23 @@ def record(outcome: Outcome) -> dict[str, Any]:
         },
         "figure": f"{outcome.claim.id}.png",
     }
+
+
+def last_record(id: str, directory: Path) -> dict[str, Any] | None:
+    """What the last run of a claim left in a directory, with its date; None if there is nothing."""
+    path = directory / f"{id}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
+        if found["id"] != id or not isinstance(found["holds"], bool):
+            raise KeyError(id)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"{path} is not the record of a run of {id}; delete it or choose another --out."
+        ) from None
+    return found | {"date": date}
 
 
 def _check_record(check: Check) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.ensembles import over_networks
-from finitewidth.lab.estimate import Estimate, sample_mean
+from finitewidth.lab.estimate import Estimate, combined, sample_mean
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.mlp import Params
 from finitewidth.networks.tangent_kernel import empirical_ntk
@@ -100,9 +100,9 @@ def _two_outputs(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, 
 
 def extrapolated(narrow: Estimate, wide: Estimate) -> Estimate:
     """The limit of infinite width from widths n and 2n, the next order in 1/n removed."""
-    return Estimate(2 * wide.value - narrow.value, np.hypot(2 * wide.sem, narrow.sem))
+    return combined((2, -1), (wide, narrow))
 
 
 def shift(narrow: Estimate, wide: Estimate, n: int) -> Estimate:
     """The coefficient of 1/n in a mean that was measured at widths n and 2n."""
-    return Estimate(2 * n * (narrow.value - wide.value), 2 * n * np.hypot(narrow.sem, wide.sem))
+    return combined((2 * n, -2 * n), (narrow, wide))

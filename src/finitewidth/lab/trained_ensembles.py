@@ -1,6 +1,5 @@
 """What claims about coefficients of 1/width in trained networks share: cases, fits in 1/n and verdicts."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,19 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.data import built_in
 from finitewidth.lab.claim import Check, Prediction, Verdict
-from finitewidth.lab.comparison import Z_LIMIT, z_score
-from finitewidth.lab.estimate import Estimate
+from finitewidth.lab.comparison import upper_bound, z_score
+from finitewidth.lab.estimate import Estimate, combined, propagated, stacked
 from finitewidth.report import style
 
 _VARIANCES = {"tanh": (0.1, 1.3), "gelu": (0.1, 1.7)}
 _LAMBDA_B = 0.1
 
-# Networks agree within three standard errors.
-_STANDARD_ERRORS = 3.0
-# A coefficient, or the difference of two, is seen when it is so many standard errors away from zero.
-SEEN = 1 / Z_LIMIT
+# A coefficient, or the difference of two, is seen when it is four standard errors away from zero.
+SEEN = 1 / 4
 # The part of the distance to infinite width that the first order may leave at width 64.
 _LEFT = 1 / 3
 
@@ -61,6 +57,8 @@ class Case:
 
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Standardised inputs and targets; a second target is that of other patients, sign changed."""
+        from finitewidth.data import built_in  # brings scikit-learn with it
+
         diabetes = built_in("diabetes")
         targets = np.concatenate([diabetes.y, -diabetes.y[::-1]], axis=1)[:, : self.outputs]
         train, test = list(self.train), list(self.test)
@@ -88,7 +86,7 @@ class TrainedEnsembles:
 def scaled_shift(setting: TrainedEnsembles, infinite: np.ndarray, measured: Estimate) -> Estimate:
     """n (measured - infinite width): (widths, cases, entries)."""
     n = np.array(setting.widths)[:, None, None]
-    return Estimate(n * (measured.value - infinite), n * measured.sem)
+    return measured.plus(-infinite).times(n)
 
 
 def intercept(
@@ -99,7 +97,8 @@ def intercept(
     weight = 1 / shift.sem**2
     normal = np.linalg.inv(np.einsum("np,nce,nq->cepq", powers, weight, powers))
     fits = np.einsum("cepq,nq,nce->pce", normal, powers, weight * shift.value)
-    return Estimate(fits[0], np.sqrt(normal[..., 0, 0])), fits
+    dof = np.broadcast_to(shift.dof, shift.value.shape).min(axis=0)
+    return Estimate(fits[0], np.sqrt(normal[..., 0, 0]), dof), fits
 
 
 def verdict(setting: TrainedEnsembles, predicted: Prediction, measured: Estimate) -> Verdict:
@@ -108,24 +107,28 @@ def verdict(setting: TrainedEnsembles, predicted: Prediction, measured: Estimate
     shift = scaled_shift(setting, predicted["infinite"], measured)
     at_zero, _ = intercept(setting, shift)
     checks = [
-        _agreement("n (networks - infinite width) as 1/n -> 0", coefficient, at_zero),
+        z_score("n (networks - infinite width) as 1/n -> 0", coefficient, at_zero),
         _precision("standard error / coefficient", coefficient, at_zero.sem, setting.precision),
     ]
     if len(setting.cases) == 2:
         change = coefficient[:1] - coefficient[1:]
-        seen = Estimate(at_zero.value[:1] - at_zero.value[1:], np.hypot(at_zero.sem[:1], at_zero.sem[1:]))
-        checks.append(_agreement("its change with the training", change, seen))
+        seen = combined((1, -1), (at_zero[:1], at_zero[1:]))
+        checks.append(z_score("its change with the training", change, seen))
         checks.append(_precision("standard error / change", change, seen.sem, SEEN))
     if setting.closer:
-        narrow = shift.value[setting.widths.index(64)]
-        left = np.linalg.norm(narrow - coefficient, axis=1) / np.linalg.norm(narrow, axis=1)
-        ratio = float(left.max())
-        checks.append(Check("distance left at width 64", 0.0, ratio, ratio, _LEFT, "relative error"))
+        left = distance_left(shift[setting.widths.index(64)], coefficient)
+        checks.append(upper_bound("distance left at width 64", _LEFT, left))
     return Verdict(tuple(checks))
 
 
-def _agreement(name: str, predicted: np.ndarray, measured: Estimate) -> Check:
-    return dataclasses.replace(z_score(name, predicted, measured), tolerance=_STANDARD_ERRORS)
+def distance_left(shift: Estimate, coefficient: Float[np.ndarray, "cases entries"]) -> Estimate:
+    """The part of the distance to infinite width that the first order leaves, for every case."""
+    return stacked(
+        [
+            propagated(lambda found, c=c: np.linalg.norm(found - c) / np.linalg.norm(found), shift[i])
+            for i, c in enumerate(coefficient)
+        ]
+    )
 
 
 def _precision(name: str, predicted: np.ndarray, sem: np.ndarray, most: float) -> Check:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP
 from finitewidth.lab import shallow_networks as shallow
-from finitewidth.lab.estimate import Estimate, sample_mean
+from finitewidth.lab.estimate import Estimate, combined, sample_mean
 from finitewidth.lab.linearised_moments import Descent, Frozen, linearised_mean, linearised_moments, outer
 from finitewidth.networks.control_variates import paired_ensemble
 
@@ -47,7 +47,7 @@ def trained_mean(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     pairs = trained_pairs(net, ensemble, pair_key)
     moved = sample_mean((pairs.trained - pairs.linear).mean(axis=1))
     still = linearised_mean(net, ensemble.descent, linear_key, ensemble.linear)
-    return Estimate(moved.value + still.value, np.hypot(moved.sem, still.sem))
+    return combined((1, 1), (moved, still))
 
 
 def trained_covariance(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
@@ -62,7 +62,7 @@ def trained_covariance(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estim
     still = linearised_moments(net, descent, frozen, linear_key, ensemble.linear)
     # The mean is off the centre by 1/n, so that the noise of its square is of higher order.
     shift = trained.mean(axis=(0, 1))[None]
-    return Estimate(moved.value + still.value - outer(shift, shift)[0], np.hypot(moved.sem, still.sem))
+    return combined((1, 1), (moved, still)).plus(-outer(shift, shift)[0])
 
 
 def trained_pairs(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Pairs:

@@ -3,14 +3,14 @@
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array
+
+from finitewidth.whole_files import whole_file
 
 Settings = dict[str, Any]
 Results = dict[str, np.ndarray]
@@ -27,8 +27,7 @@ def digest(array: np.ndarray | Array) -> str:
 class Directory:
     """Finished members of one ensemble on disk.
 
-    Every file is written under another name first and then moved, so that a process that dies at any
-    moment leaves either a whole file or none.
+    A process that dies at any moment leaves either a whole file or none.
     """
 
     def __init__(self, path: str | os.PathLike, settings: Settings):
@@ -36,11 +35,12 @@ class Directory:
         self.path.mkdir(parents=True, exist_ok=True)
         known = self.path / _SETTINGS
         if known.exists():
-            _refuse_other(self.path, json.loads(known.read_text()), json.loads(json.dumps(settings)))
+            _refuse_other(self.path, _settings(known), json.loads(json.dumps(settings)))
         elif any(self.path.glob("*.npz")):
             raise ValueError(f"{self.path} holds results but no {_SETTINGS}: choose an empty directory.")
         else:
-            self._write(known, lambda file: file.write(json.dumps(settings, indent=2).encode()))
+            with whole_file(known) as file:
+                file.write(json.dumps(settings, indent=2).encode())
 
     def read(self) -> dict[int, Results]:
         """The first member's index of every stored piece, and the piece."""
@@ -48,17 +48,20 @@ class Directory:
 
     def write(self, start: int, results: Results) -> None:
         """Store a piece that begins with member `start`."""
-        self._write(
-            self.path / f"members-{start:08d}.npz", lambda file: np.savez(file, allow_pickle=False, **results)
-        )
+        with whole_file(self.path / f"members-{start:08d}.npz") as file:
+            np.savez(file, allow_pickle=False, **results)
 
-    def _write(self, target: Path, fill: Callable[[IO[bytes]], object]) -> None:
-        handle, name = tempfile.mkstemp(dir=self.path, prefix=".unfinished-")
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
+
+def _settings(file: Path) -> Settings:
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict):
+        raise ValueError(
+            f"{file} is damaged and does not say what is stored beside it: use another directory."
+        )
+    return stored
 
 
 def _load(file: Path) -> Results:

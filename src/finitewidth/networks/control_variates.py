@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP, Affine, Params
+from finitewidth.architecture import MLP, Affine, Params, check_mlp
+from finitewidth.checks import check_key
 from finitewidth.networks.checkpoints import Settings
 from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_unnamed
 from finitewidth.networks.linear_descent import linear_descent
@@ -140,6 +141,8 @@ def paired_ensemble(
     PairedEnsemble
         The estimates, and by how much each reduces the variance.
     """
+    check_mlp(net)
+    check_key(key)
     x = as_points("x", x)
     x_test = x if x_test is None else as_points("x_test", x_test)
     sample = net.init(key, x.shape[1], weights=weights, dtype=x.dtype)

@@ -2,9 +2,11 @@ r"""The dNTK and the ddNTK of one real network: how its tangent kernel moves in 
 
 With $v_{i;a} = \lambda\,\nabla z_{i;a}$, the direction in which one output pushes the parameters,
 
-$$dH_{i_0i_1i_2;012} = \partial^2 z_{i_0;0}[v_1, v_2],\qquad
-I_{i_0i_1i_2i_3;0123} = \partial^3 z_{i_0;0}[v_1, v_2, v_3],$$
-$$J_{i_0i_1i_2i_3;0123} = \partial^2 z_{i_0;0}[\cdot, v_2]\,\lambda\,\partial^2 z_{i_1;1}[\cdot, v_3].$$
+$$\begin{aligned}
+dH_{i_0i_1i_2;012} &= \partial^2 z_{i_0;0}[v_1, v_2],\\
+I_{i_0i_1i_2i_3;0123} &= \partial^3 z_{i_0;0}[v_1, v_2, v_3],\\
+J_{i_0i_1i_2i_3;0123} &= \partial^2 z_{i_0;0}[\cdot, v_2]\,\lambda\,\partial^2 z_{i_1;1}[\cdot, v_3].
+\end{aligned}$$
 
 All three are derivatives of the tangent kernel in which each side has parameters of its own, along the
 directions $v$: of its left side (dH once, I twice) or of both sides (J). Nothing larger than a tangent
@@ -21,7 +23,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
-from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, rate_tree
+from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments, rate_tree
 from finitewidth.networks.tangent_kernel import Side, cross_kernel
 
 Vectors = Sequence[Array]
@@ -118,8 +120,9 @@ def _legs(
     rates: PyTree | None,
 ) -> _Legs:
     model = as_model(apply_or_net)
-    x0 = as_points("x0", inputs[0])
-    others = (x0 if xk is None else as_points(f"x{k}", xk) for k, xk in enumerate(inputs[1:], start=1))
+    x0 = as_points("x0", inputs[0], model)
+    check_arguments(model, params, x0)
+    others = (x0 if xk is None else as_points(f"x{k}", xk, model) for k, xk in enumerate(inputs[1:], start=1))
     x = (x0, *others)
     if len(vectors) >= len(x):
         raise ValueError(f"{len(vectors)} vectors for {len(x)} legs: leave the first leg free.")
@@ -134,8 +137,8 @@ def _legs(
 
 def _push(legs: _Legs, params: PyTree, x: Array, vector: Float[Array, "n out"]) -> PyTree:
     r"""$\sum_a u_a v_a$: the direction in which the outputs, weighted by u, push the parameters."""
-    _, pull_back = jax.vjp(lambda p: legs.model(p, x), params)
-    return jax.tree.map(lambda rate, g: rate * g, legs.rates, pull_back(vector)[0])
+    z, pull_back = jax.vjp(lambda p: legs.model(p, x), params)
+    return jax.tree.map(lambda rate, g: rate * g, legs.rates, pull_back(jnp.asarray(vector, z.dtype))[0])
 
 
 def _differential(function: Callable[[PyTree], Array], *directions: PyTree) -> Callable[[PyTree], Array]:
@@ -175,8 +178,9 @@ def _over_legs(along: Callable[..., PyTree], legs: _Legs, params: PyTree, vector
         if not remaining:
             return along(legs, params, *chosen, *contracted)
         x = remaining[0]
-        n_out = jax.eval_shape(legs.model, params, x).shape[1]
-        basis = jnp.eye(n_out * len(x), dtype=x.dtype).reshape(-1, len(x), n_out)
+        outputs = jax.eval_shape(legs.model, params, x)
+        n_out = outputs.shape[1]
+        basis = jnp.eye(n_out * len(x), dtype=outputs.dtype).reshape(-1, len(x), n_out)
         swept = lax.map(lambda u: sweep(remaining[1:], [*chosen, _push(legs, params, x, u)]), basis)
         return jax.tree.map(lambda t: _place(t, n_out, len(x)), swept)
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -12,7 +14,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, check_mlp
+from finitewidth.checks import check_key
 from finitewidth.networks.checkpoints import Settings, digest
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.members import map_members
@@ -30,6 +33,7 @@ from finitewidth.networks.training import (
     trajectory,
 )
 from finitewidth.weights import Draw
+from finitewidth.whole_files import whole_file
 
 
 class Ensemble(NamedTuple):
@@ -62,11 +66,22 @@ class Ensemble(NamedTuple):
         recorded = {f"recorded_{name}": values for name, values in self.recorded.items()}
         arrays = {name: getattr(self, name) for name in ("outputs", "initial_outputs", "losses", "times")}
         text = np.array(json.dumps(self.settings))
-        np.savez(path, allow_pickle=False, settings=text, **arrays, **recorded)
+        path = Path(path)
+        with whole_file(path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")) as file:
+            np.savez(file, allow_pickle=False, settings=text, **arrays, **recorded)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Ensemble":
         """Read what `save` wrote."""
+        try:
+            return cls._stored(path)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no file {path}.") from None
+        except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is damaged, or holds no ensemble ({error}).") from None
+
+    @classmethod
+    def _stored(cls, path: str | os.PathLike) -> "Ensemble":
         with np.load(path, allow_pickle=False) as stored:
             recorded = {
                 name.removeprefix("recorded_"): stored[name]
@@ -174,6 +189,8 @@ def train_ensemble(
     >>> nets.outputs.shape
     (20, 5, 1)
     """
+    check_mlp(net)
+    check_key(key)
     x = as_points("x", x)
     x_test = x if x_test is None else as_points("x_test", x_test)
     sample = net.init(key, x.shape[1], weights=weights, dtype=x.dtype)

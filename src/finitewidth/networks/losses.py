@@ -108,7 +108,10 @@ def as_loss(loss: str | Loss | Callable[[Array, Array], Array]) -> Loss:
 
 def as_labels(loss: Loss, y: Array | np.ndarray | list, shape: Shape, dtype: jnp.dtype) -> Array:
     """Labels in the form the loss takes, for outputs of the given shape (points, out)."""
-    labels = np.asarray(y)
+    try:
+        labels = np.asarray(y)
+    except ValueError:
+        raise ValueError("y is not an array of numbers.") from None
     if labels.dtype.kind not in "iuf":
         raise ValueError(f"y must hold numbers, got {labels.dtype}.")
     if labels.ndim == 0 or len(labels) != shape[0]:
@@ -117,3 +120,11 @@ def as_labels(loss: Loss, y: Array | np.ndarray | list, shape: Shape, dtype: jnp
         raise ValueError("y holds NaN or infinite values.")
     labels = loss.labels(labels, shape)
     return jnp.asarray(labels, None if labels.dtype.kind in "iu" else dtype)
+
+
+def refuse_several_losses(loss: Loss, outputs: jax.ShapeDtypeStruct, y: Array) -> None:
+    """Say that a loss must be one number."""
+    value = jax.eval_shape(loss.value, outputs, y)
+    shape = getattr(value, "shape", None)
+    if shape != ():
+        raise ValueError(f"loss {loss.name!r} must return one number, a sum over points, got shape {shape}.")

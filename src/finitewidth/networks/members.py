@@ -4,6 +4,7 @@ Member i is drawn from ``fold_in(key, i)`` and always computed in the same place
 size, so that its result depends neither on how many members there are nor on how they are grouped.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from rich.console import Console
 from rich.progress import Progress
 
+from finitewidth.checks import check_whole
 from finitewidth.networks.checkpoints import Directory, Results, Settings
 
 Member = Callable[[PRNGKeyArray], dict[str, Array]]
@@ -47,8 +49,8 @@ def map_members(
     With a `directory`, finished members are stored there every `checkpoint_every` members (rounded up to
     whole blocks) and read back instead of computed again.
     """
-    if size < 1:
-        raise ValueError(f"size must be at least 1, got {size}.")
+    check_whole("size", size)
+    check_whole("memory_limit", memory_limit)
     block = block_size(bytes_each)
     if block * bytes_each > memory_limit:
         raise ValueError(
@@ -66,9 +68,10 @@ def map_members(
 
     # The operations on a block are too small to be split among cores, so whole blocks are.
     workers = max(1, min(os.cpu_count() or 1, memory_limit // max(1, block * bytes_each)))
+    terminal = Console(stderr=True)
     with (
-        ThreadPoolExecutor(workers) as pool,
-        Progress(console=Console(stderr=True), disable=not progress) as bar,
+        _workers(workers) as pool,
+        Progress(console=terminal, disable=not (progress and terminal.is_terminal)) as bar,
     ):
         task = bar.add_task("networks", total=size, completed=min(size, block * len(done)))
         for piece in _pieces(missing, per_file, block):
@@ -80,6 +83,18 @@ def map_members(
             if store is not None:
                 store.write(piece[0], _joined(results))
     return {name: values[:size] for name, values in _joined([done[start] for start in starts]).items()}
+
+
+@contextlib.contextmanager
+def _workers(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that an interruption does not wait for."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 @eqx.filter_jit

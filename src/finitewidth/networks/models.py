@@ -12,6 +12,8 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.checks import as_numbers
+from finitewidth.foreign import check_function, check_params
 from finitewidth.parametrisation import Geometry
 
 Apply = Callable[[Any, Any], Array]
@@ -66,14 +68,22 @@ def as_model(apply_or_net: "MLP | Apply | Model") -> Model:
         return apply_or_net
     if isinstance(apply_or_net, MLP):
         return Perceptron(apply_or_net)
-    if callable(apply_or_net):
-        return Function(apply_or_net)
-    raise TypeError(f"expected an MLP or a function of (params, x), got {apply_or_net!r}.")
+    check_function(apply_or_net)
+    return Function(apply_or_net)
+
+
+def check_arguments(model: Model, params: PyTree, x: Array) -> None:
+    """Refuse parameters that the model does not take, or that are not numbers to be trained."""
+    if isinstance(model, Perceptron):
+        model.net.check(params, x)
+    check_params(params)
 
 
 def rate_tree(model: Model, params: PyTree, rates: PyTree | None, geometry: Geometry) -> PyTree:
     """One rate per leaf of params: those given, or else those of the model."""
     given = model.default_rates(params, geometry) if rates is None else rates
+    if any(isinstance(rate, str) for rate in jax.tree.leaves(given)):
+        raise ValueError(f"rates must be one number, or a tree with one per leaf of params, got {rates!r}.")
     try:
         full = jax.tree.broadcast(given, params)
     except ValueError:
@@ -84,10 +94,14 @@ def rate_tree(model: Model, params: PyTree, rates: PyTree | None, geometry: Geom
     return jax.tree.map(lambda rate, leaf: jnp.asarray(rate, leaf.dtype), full, params)
 
 
-def as_points(name: str, x: Inputs) -> Array:
-    """x as a floating array whose first axis counts the points, all of them finite."""
-    x = jnp.asarray(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
+def as_points(name: str, x: Inputs, model: Model | None = None) -> Array:
+    """x as an array whose first axis counts the points, all of them finite.
+
+    Numbers are real, except that a function of the user's own gets whole numbers as they are, for its
+    embeddings.
+    """
+    x = as_numbers(name, x)
+    if not jnp.issubdtype(x.dtype, jnp.floating) and (model is None or isinstance(model, Perceptron)):
         x = x.astype(float)
     if x.ndim < 2 or 0 in x.shape:
         raise ValueError(

@@ -11,6 +11,7 @@ import optax.contrib
 from jaxtyping import Array, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.checks import is_number
 from finitewidth.networks.models import Model, rate_tree
 from finitewidth.parametrisation import GEOMETRIES, Geometry
 
@@ -129,6 +130,6 @@ def anchored_descent(net: MLP, n_in: int, eta: float, ridge: float | int) -> opt
 
 
 def _positive(learning_rate: float) -> float:
-    if not 0 < float(learning_rate) < float("inf"):
-        raise ValueError(f"learning_rate must be positive and finite, got {learning_rate}.")
+    if not (is_number(learning_rate) and 0 < learning_rate < float("inf")):
+        raise ValueError(f"learning_rate must be positive and finite, got {learning_rate!r}.")
     return float(learning_rate)

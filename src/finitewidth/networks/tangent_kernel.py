@@ -17,7 +17,16 @@ from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
 from finitewidth.networks import jacobians, layer_grams
-from finitewidth.networks.models import Apply, Inputs, Model, Perceptron, as_model, as_points, rate_tree
+from finitewidth.networks.models import (
+    Apply,
+    Inputs,
+    Model,
+    Perceptron,
+    as_model,
+    as_points,
+    check_arguments,
+    rate_tree,
+)
 
 MEMORY_LIMIT = 2**30
 
@@ -103,10 +112,9 @@ def _prepare(
     apply_or_net: MLP | Apply | Model, params: PyTree, x1: Inputs, x2: Inputs | None, rates: PyTree | None
 ) -> tuple[Model, PyTree | None, Side, Side | None]:
     model = as_model(apply_or_net)
-    left = Side(params, as_points("x1", x1))
-    if isinstance(model, Perceptron):
-        model.net.check(params, left.x)
-    right = None if x2 is None else Side(params, as_points("x2", x2))
+    left = Side(params, as_points("x1", x1, model))
+    check_arguments(model, params, left.x)
+    right = None if x2 is None else Side(params, as_points("x2", x2, model))
     if right is not None and right.x.shape[1:] != left.x.shape[1:]:
         raise ValueError(
             f"x1 has points of shape {left.x.shape[1:]} and x2 of {right.x.shape[1:]}; they must agree."

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.foreign import check_params
 from finitewidth.networks.models import Apply, Model, as_model
 from finitewidth.parametrisation import Geometry
 
@@ -68,7 +69,9 @@ def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> Ta
     """
     if not isinstance(order, int) or order < 1:
         raise ValueError(f"order must be a whole number of at least 1, got {order!r}.")
-    return TaylorModel(as_model(apply_or_net), params0, order)
+    model = as_model(apply_or_net)
+    check_params(params0)
+    return TaylorModel(model, params0, order)
 
 
 def _derivatives(function: Callable[[Array], Array], order: int, t: Array) -> list[Array]:

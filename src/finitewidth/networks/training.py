@@ -12,8 +12,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from finitewidth.architecture import MLP
-from finitewidth.networks.losses import Loss, as_labels, as_loss
-from finitewidth.networks.models import Apply, Inputs, Model, Perceptron, as_model, as_points
+from finitewidth.checks import check_key, check_whole
+from finitewidth.networks.losses import Loss, as_labels, as_loss, refuse_several_losses
+from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments
 from finitewidth.networks.observables import Observable, Record, as_observables
 from finitewidth.networks.optimizers import Optimizer, Schedule, as_optimizer
 from finitewidth.networks.tangent_kernel import empirical_ntk
@@ -156,30 +157,31 @@ def as_task(
 ) -> tuple[Task, PRNGKeyArray]:
     """The training task that these arguments describe, and the key that draws its batches."""
     model, loss = as_model(apply_or_net), as_loss(loss)
-    x = as_points("x", x)
-    if isinstance(model, Perceptron):
-        model.net.check(params, x)
+    x = as_points("x", x, model)
+    check_arguments(model, params, x)
     outputs = jax.eval_shape(model, params, x)
     y = as_labels(loss, y, outputs.shape, outputs.dtype)
     if batch_size is not None:
+        check_whole("batch_size", batch_size)
         if not 1 <= batch_size <= len(x):
             raise ValueError(
                 f"batch_size must be between 1 and the {len(x)} training points, got {batch_size}."
             )
         if key is None:
             raise ValueError(f"batch_size={batch_size} draws batches at random: pass a key.")
+    if key is not None:
+        check_key(key)
+    refuse_several_losses(loss, outputs, y)
     stepper = as_optimizer(optimizer, learning_rate, model, params, rates)
     return Task(model, loss, x, y, stepper, batch_size), jax.random.key(0) if key is None else key
 
 
 def check_lengths(steps: int, record_every: int | None) -> int:
     """The number of steps between records."""
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}.")
+    check_whole("steps", steps)
     if record_every is None:
         return max(1, steps // 100)
-    if record_every < 1:
-        raise ValueError(f"record_every must be at least 1, got {record_every}.")
+    check_whole("record_every", record_every)
     return min(record_every, steps)
 
 

@@ -7,35 +7,20 @@ $K_{BB}-K_{BA}C^{-1}K_{AB}$, and the log evidence $-\frac12 y^T C^{-1} y - \frac
 
 import math
 
-import equinox as eqx
 import jax.numpy as jnp
 import jax.scipy.linalg
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
+from finitewidth.checks import is_number
 from finitewidth.dynamics.cholesky import SingularKernelError, factorise, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.methods import BayesianInference
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
-
-
-class BayesianInference(eqx.Module):
-    """Condition the prior of random networks on the training labels.
-
-    Parameters
-    ----------
-    noise
-        Variance of the observation noise.
-    """
-
-    noise: float | int = eqx.field(static=True, default=0.0)
-
-    def __check_init__(self):
-        if not 0 <= self.noise < math.inf:
-            raise ValueError(f"noise must be a variance, zero or more, got {self.noise}.")
 
 
 def posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
@@ -74,6 +59,8 @@ def evidence(
     >>> bool(shallow > deep)
     True
     """
+    if not isinstance(noise, Tracer) and not (is_number(noise) and noise >= 0):
+        raise ValueError(f"noise must be a variance, zero or more, got {noise!r}.")
     x = as_inputs("x", x, net)
     y = as_targets(y, len(x), x.dtype, "y")
     K = kernels(net, x).nngp

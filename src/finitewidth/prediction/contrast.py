@@ -6,9 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
-from finitewidth.prediction.bayesian import BayesianInference, posterior
+from finitewidth.prediction.bayesian import posterior
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.methods import BayesianInference
 
 
 class Contrast(NamedTuple):

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.dynamics.algorithms import SpectralAlgorithm
+from finitewidth.checks import as_numbers
+from finitewidth.dynamics.algorithms import SpectralAlgorithm, check_algorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.data import Start, as_targets, starting_outputs
 from finitewidth.prediction.infinite_width import TrainingProblem
@@ -63,6 +64,11 @@ def loss_curves(
     >>> bool(curves.train[0] > curves.train[1] > curves.train[2])
     True
     """
+    if not isinstance(problem, TrainingProblem):
+        raise TypeError(f"problem must be what TrainingProblem.of returned, got {type(problem).__name__}.")
+    check_algorithm(algorithm)
+    if np.ndim(as_numbers("at", at)) != 1:
+        raise ValueError(f"at must be a list of numbers of steps, or of times, got {at!r}.")
     spectrum = Spectrum.of(problem.train.ntk)
     algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
     stops = [algorithm.stopped(_plain(t)) for t in np.asarray(at).tolist()]

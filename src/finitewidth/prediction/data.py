@@ -8,6 +8,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from finitewidth.checks import as_numbers
 from finitewidth.statistics.inputs import ArrayLike
 
 Start = Callable[[Array], Array] | tuple[ArrayLike, ArrayLike]
@@ -17,10 +18,7 @@ def as_targets(
     y: ArrayLike, points: int, dtype: jnp.dtype, name: str = "y_train"
 ) -> Float[Array, "points out"]:
     """Targets as a (points, outputs) array of the inputs' precision."""
-    try:
-        y = jnp.asarray(y, dtype=dtype)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is not an array of numbers.") from None
+    y = as_numbers(name, y).astype(dtype)
     if y.ndim == 1:
         y = y[:, None]
     if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:
@@ -57,10 +55,9 @@ def starting_outputs(
 ) -> tuple[Float[Array, "train out"], Float[Array, "test out"]]:
     """Outputs of a given starting function on the training and the test points."""
     pair = (initial(x_train), initial(x_test)) if callable(initial) else initial
-    if len(pair) != 2:
-        raise ValueError(
-            f"initial must be a function, or its outputs on (x_train, x_test), got {len(pair)} arrays."
-        )
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        given = f"{len(pair)} arrays" if isinstance(pair, tuple | list) else f"{pair!r}"
+        raise ValueError(f"initial must be a function, or its outputs on (x_train, x_test), got {given}.")
     at_train, at_test = (
         as_targets(f, len(x), x_train.dtype, f"initial on {name}")
         for f, x, name in zip(pair, (x_train, x_test), ("x_train", "x_test"), strict=True)

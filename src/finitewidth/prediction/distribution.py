@@ -1,5 +1,7 @@
 """The distribution of trained networks at a set of test points."""
 
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -8,8 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.arrays import AnyArray
+from finitewidth.checks import check_key, check_whole
+from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.recipe import Recipe
+from finitewidth.saving import save
+from finitewidth.statistics.inputs import ArrayLike
 
 
 class Origins(NamedTuple):
@@ -30,7 +36,7 @@ class Origins(NamedTuple):
         return sum(self[1:], start=self[0])
 
 
-class FirstOrder(NamedTuple):
+class FirstOrder(eqx.Module):
     """What finite width changes, to first order; everything is already divided by the width.
 
     Attributes
@@ -58,7 +64,7 @@ class FirstOrder(NamedTuple):
     covariance_correction_error: Float[Array, "test test"] | None
     output_covariance_correction: Float[Array, "test out test out"] | None
     range: ExpansionRange
-    samples: int
+    samples: int = eqx.field(static=True)
 
 
 class TrainedDistribution(eqx.Module):
@@ -83,6 +89,14 @@ class TrainedDistribution(eqx.Module):
     covariance: Float[Array, "test test"]
     first_order: FirstOrder | None = None
     recipe: Recipe | None = None
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the law, its network, data and settings into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     @property
     def mean_correction(self) -> Float[Array, "test out"]:
@@ -127,13 +141,19 @@ class TrainedDistribution(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n test out"]:
         """Outputs of n trained networks at the test points."""
+        check_key(key)
+        check_whole("n", n, least=0)
         test, out = self.mean.shape
         eigenvalues, eigenvectors = jnp.linalg.eigh(self.covariance)
         root = eigenvectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
         noise = jax.random.normal(key, (n, test, out), self.mean.dtype)
         return self.mean + jnp.einsum("ts,nso->nto", root, noise)
 
-    def expected_loss(self, y: Float[Array, "test out"]) -> Float[Array, ""]:
-        """E of half the sum of squared errors at the test points, over initialisations."""
+    def expected_loss(self, y: ArrayLike) -> Float[Array, ""]:
+        """E of half the sum of squared errors from y, (test,) or (test, out), over initialisations."""
+        test, out = self.mean.shape
+        y = as_targets(y, test, self.mean.dtype, "y")
+        if y.shape[1] != out:
+            raise ValueError(f"y has {y.shape[1]} outputs and the law has {out}; they must agree.")
         bias = jnp.sum((self.mean - y) ** 2)
         return 0.5 * (bias + self.mean.shape[1] * jnp.trace(self.covariance))

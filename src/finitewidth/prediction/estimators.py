@@ -16,10 +16,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
+from finitewidth.checks import is_number
+from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
+from finitewidth.prediction.data_frames import apply_frame, fit_frame
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.fitted import FittedLaw, Posterior, TrainedNetworks
+from finitewidth.prediction.fitted import FittedLaw, Posterior, Strength, TrainedNetworks
 from finitewidth.prediction.nearly_kernel_regressor import NearlyKernelRegressor
 from finitewidth.prediction.votes import label_noise, winning_probability
 
@@ -35,8 +37,8 @@ class _WideNetwork(BaseEstimator):
     C_W: Any
 
     @abstractmethod
-    def _learn(self, net: MLP, X, y) -> FittedLaw:
-        """The law of networks that have seen these inputs and outputs."""
+    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
+        """The law of networks that have seen these inputs and outputs, of the classes `index` if not None."""
 
     def _network(self) -> MLP:
         if not (isinstance(self.depth, int | np.integer) and self.depth >= 1):
@@ -44,36 +46,34 @@ class _WideNetwork(BaseEstimator):
         rates = {name: value for name, value in self.get_params().items() if name.startswith("lambda_")}
         return MLP((1,) * (self.depth - 1), self.activation, self.C_b, self.C_W, **rates)
 
-    def _fit_outputs(self, X, y) -> None:
+    def _fit_outputs(self, X, y, index=None) -> None:
         targets = as_targets(y, len(X), X.dtype, "y")
         warn_of_few_rows(targets)
         self.net_ = self._network()
-        self.law_ = self._learn(self.net_, X, np.asarray(targets))
+        self.law_ = self._learn(self.net_, X, np.asarray(targets), index)
+
+    def _training_inputs(self, X) -> Any:
+        X, self.preparation_ = fit_frame(X)
+        return X
 
     def _inputs(self, X) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return validate_data(self, apply_frame(X, self.preparation_), dtype=np.float64, reset=False)
 
     def _distribution(self, X) -> TrainedDistribution:
         X = self._inputs(X)
         return self.law_.distribution(self.net_, X)
-
-    def __getstate__(self):
-        # Activation functions cannot be pickled; the network is rebuilt from the parameters.
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "net_"}
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if "law_" in state:
-            self.net_ = self._network()
 
 
 class _Regressor(RegressorMixin, _WideNetwork):
     """Predictions in the shape of the targets."""
 
     def fit(self, X, y):
-        """Fit to inputs (n, features) and targets (n,) or (n, outputs)."""
+        """Fit to inputs (n, features) and targets (n,) or (n, outputs).
+
+        A data frame with words, dates or gaps is prepared: see `preparation_`.
+        """
+        X = self._training_inputs(X)
         checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
         X, y = checked
         self._fit_outputs(X, y)
@@ -114,7 +114,11 @@ class _Classifier(ClassifierMixin, _WideNetwork):
     """One output per class, trained on centred one-hot labels; the largest output wins."""
 
     def fit(self, X, y):
-        """Fit to inputs (n, features) and class labels (n,)."""
+        """Fit to inputs (n, features) and class labels (n,).
+
+        A data frame with words, dates or gaps is prepared: see `preparation_`.
+        """
+        X = self._training_inputs(X)
         checked: Any = validate_data(self, X, y, dtype=np.float64)
         X, y = checked
         check_classification_targets(y)
@@ -122,9 +126,9 @@ class _Classifier(ClassifierMixin, _WideNetwork):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes; the {len(y)} rows of y hold one class, "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
-        self._fit_outputs(X, np.eye(len(self.classes_))[index] - 1 / len(self.classes_))
+        self._fit_outputs(X, np.eye(len(self.classes_))[index] - 1 / len(self.classes_), index)
         self.label_noise_ = label_noise(self.law_.left_out(), index).variance
         return self
 
@@ -157,6 +161,13 @@ class _Classifier(ClassifierMixin, _WideNetwork):
         return self.classes_[np.argmax(draws, axis=1)]
 
 
+def _strength(name: str, value: Any) -> Strength:
+    """A ridge or a noise: zero or more, or the word for one chosen from the training data."""
+    if (is_number(value) and 0 <= value < np.inf) or (isinstance(value, str) and value == "auto"):
+        return value
+    raise ValueError(f'{name} must be "auto" or a number, zero or more, got {value!r}.')
+
+
 def _draws(law: TrainedDistribution, n: int, random_state) -> np.ndarray:
     """Outputs of n networks, (test, out, n)."""
     seed = check_random_state(random_state).randint(2**31 - 1)
@@ -178,9 +189,15 @@ class NTKRegressor(_Regressor):
     lambda_b, lambda_W
         Learning rates of biases and weights.
     ridge
-        Added to the diagonal of the training NTK.
+        Added to the diagonal of the training NTK; "auto" takes the one under which training points, each left
+        out in turn, are predicted best (none if `algorithm` stops before the end).
     algorithm
         `GradientDescent`, `GradientFlow` or `DirectOptimization`; None trains to the end.
+
+    Attributes
+    ----------
+    ridge_
+        The ridge in use.
 
     Examples
     --------
@@ -212,13 +229,12 @@ class NTKRegressor(_Regressor):
         self.ridge = ridge
         self.algorithm = algorithm
 
-    def _learn(self, net: MLP, X, y) -> FittedLaw:
+    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
         algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
-        if not isinstance(algorithm, SpectralAlgorithm):
-            raise ValueError(
-                f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
-            )
-        return TrainedNetworks.of(net, X, y, algorithm, self.ridge)
+        check_algorithm(algorithm)
+        law = TrainedNetworks.of(net, X, y, algorithm, _strength("ridge", self.ridge))
+        self.ridge_ = law.ridge
+        return law
 
 
 class NTKClassifier(_Classifier):
@@ -239,8 +255,10 @@ class NTKClassifier(_Classifier):
         self.lambda_W = lambda_W
         self.ridge = ridge
 
-    def _learn(self, net: MLP, X, y) -> FittedLaw:
-        return TrainedNetworks.of(net, X, y, DirectOptimization(), self.ridge)
+    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
+        law = TrainedNetworks.of(net, X, y, DirectOptimization(), _strength("ridge", self.ridge), index)
+        self.ridge_ = law.ridge
+        return law
 
 
 class NNGPRegressor(_Regressor):
@@ -251,7 +269,8 @@ class NNGPRegressor(_Regressor):
     depth, activation, C_b, C_W
         The prior, as in `NTKRegressor`.
     noise
-        Variance of the observation noise.
+        Variance of the observation noise; "auto" takes the one under which training points, each left out in
+        turn, are most probable. `noise_` is the one in use.
     """
 
     def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3):
@@ -261,8 +280,10 @@ class NNGPRegressor(_Regressor):
         self.C_W = C_W
         self.noise = noise
 
-    def _learn(self, net: MLP, X, y) -> FittedLaw:
-        return Posterior.of(net, X, y, self.noise)
+    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
+        law = Posterior.of(net, X, y, _strength("noise", self.noise), index)
+        self.noise_ = law.noise
+        return law
 
 
 class NNGPClassifier(_Classifier):
@@ -281,5 +302,7 @@ class NNGPClassifier(_Classifier):
         self.C_W = C_W
         self.noise = noise
 
-    def _learn(self, net: MLP, X, y) -> FittedLaw:
-        return Posterior.of(net, X, y, self.noise)
+    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
+        law = Posterior.of(net, X, y, _strength("noise", self.noise), index)
+        self.noise_ = law.noise
+        return law

@@ -11,8 +11,8 @@ which is what the series is made of: $\kappa/n$ is the relative variance of a mo
 """
 
 import warnings
-from typing import NamedTuple
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
@@ -25,7 +25,7 @@ LARGEST_FLUCTUATION = 0.2
 LARGEST_RATIO = 0.05
 
 
-class ExpansionRange(NamedTuple):
+class ExpansionRange(eqx.Module):
     """How small the first correction is.
 
     Attributes
@@ -43,11 +43,11 @@ class ExpansionRange(NamedTuple):
         twenty per cent of itself.
     """
 
-    width: int
-    depth_over_width: float
-    ratio: float
-    fluctuation: float
-    trusted_width: int
+    width: int = eqx.field(static=True)
+    depth_over_width: float = eqx.field(static=True)
+    ratio: float = eqx.field(static=True)
+    fluctuation: float = eqx.field(static=True)
+    trusted_width: int = eqx.field(static=True)
 
     @classmethod
     def of(
@@ -63,7 +63,7 @@ class ExpansionRange(NamedTuple):
         ratio = size(coefficient) / size(mean) if size(mean) > 0 else np.inf
         needed = max(ratio / CLEAN_RATIO, kappa / CLEAN_FLUCTUATION)
         trusted = int(np.ceil(min(needed, 1e15)))
-        return cls(n, (len(hidden) + 1) / min(hidden), ratio / n, kappa / n, trusted)
+        return cls(n, (len(hidden) + 1) / min(hidden), ratio / n, float(kappa) / n, trusted)
 
     @property
     def small(self) -> bool:

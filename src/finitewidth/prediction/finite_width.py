@@ -5,9 +5,7 @@ proportion to it. A handful of points has its coefficient from dense tensors, by
 sampled neurons, with a standard error.
 """
 
-import dataclasses
 import warnings
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -16,16 +14,16 @@ from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
-from finitewidth.parametrisation import NTK
 from finitewidth.prediction.dense_covariance import dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
 from finitewidth.prediction.expansion_range import ExpansionRange
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
+from finitewidth.prediction.methods import DenseTensors, Method, Progress, SampledNeurons
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.sampled_covariance import sampled_covariance
-from finitewidth.prediction.sampled_mean import Progress, SampledNeurons, sampled_mean
+from finitewidth.prediction.sampled_mean import sampled_mean
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 
@@ -35,27 +33,12 @@ FEW_POINTS = 14
 _MOST_LABELS = 40
 
 
-@dataclass(frozen=True)
-class DenseTensors:
-    """All tensors by quadrature, for a handful of points, training and test together.
-
-    Parameters
-    ----------
-    tolerance
-        Relative accuracy of the averages over one neuron; the coefficient then has some six digits.
-    """
-
-    tolerance: float = 1e-7
-
-
-Method = DenseTensors | SampledNeurons
-
-
 def first_order(
     problem: TrainingProblem,
     algorithm: SpectralAlgorithm,
     infinite: TrainedDistribution,
     method: Method | None,
+    progress: Progress | None = None,
 ) -> TrainedDistribution:
     """The infinite-width law with its correction of order 1/width."""
     net = problem.net
@@ -80,8 +63,7 @@ def first_order(
         _refuse_singular(modes)
         accuracy = method.covariance_error
         share = 1.0 if accuracy is None else 0.5
-        halfway = dataclasses.replace(method, progress=_stage(method.progress, 0.0, share))
-        sampled = sampled_mean(net, kernels, modes, halfway)
+        sampled = sampled_mean(net, kernels, modes, method, _stage(progress, 0.0, share))
         origins, errors, error, samples = (
             sampled.origins,
             sampled.standard_errors,
@@ -91,7 +73,7 @@ def first_order(
         kappa = sampled_kernel_noise(net, kernels, modes, method.key)
         spread = None
         if accuracy is not None:
-            report = _stage(method.progress, share, 1.0)
+            report = _stage(progress, share, 1.0)
             found = sampled_covariance(net, kernels, modes, method, accuracy, report)
             samples += found.samples
             spread = _Spread.of_average(found.coefficient, found.standard_error, y.shape[1])
@@ -183,8 +165,6 @@ def refuse(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> None:
             f"hidden={net.hidden} has a layer of width 1, where an expansion in 1/width says nothing; "
             "every hidden layer must have at least 2 neurons."
         )
-    if not isinstance(net.parametrisation, NTK):
-        raise ValueError(f"order=1 describes the parametrisation 'ntk' only, not {net.parametrisation}.")
     if not is_smooth(net.activation.function):
         raise ValueError(
             f"order=1 needs a smooth activation, because the kernel's changes in training average its "

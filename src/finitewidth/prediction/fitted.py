@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from finitewidth.architecture import MLP
 from finitewidth.arrays import AnyArray
@@ -13,8 +14,12 @@ from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.cholesky import Cholesky, factorise, symmetric_product
 from finitewidth.dynamics.kernel_descent import SpectralFilter, training_filter
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.held_out import choose_noise, choose_ridge
+from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
 from finitewidth.statistics.kernels import kernels
+
+Strength = float | int | Literal["auto"]
 
 
 class FittedLaw(ABC):
@@ -39,6 +44,7 @@ class TrainedNetworks(FittedLaw):
 
     x: Float[AnyArray, "train d"]
     y: Float[AnyArray, "train out"]
+    ridge: float | int
     nngp: Float[np.ndarray, "train train"]
     training: Cholesky | SpectralFilter
     coefficients: Float[np.ndarray, "train out"]
@@ -50,12 +56,22 @@ class TrainedNetworks(FittedLaw):
         x: Float[AnyArray, "train d"],
         y: Float[AnyArray, "train out"],
         algorithm: SpectralAlgorithm,
-        ridge: float | int,
+        ridge: Strength,
+        index: Int[np.ndarray, " train"] | None = None,
     ) -> "TrainedNetworks":
-        """Compute the training kernels and factorise them."""
+        """Compute the training kernels and factorise them.
+
+        ridge="auto" takes the one that predicts left-out training points best, of the classes `index` if
+        given; before the end of training, which has the same effect, none.
+        """
         kernel = kernels(net, x)
+        if ridge == "auto" and algorithm.converged:
+            problem = TrainingProblem(net, jnp.asarray(x), jnp.asarray(y), jnp.asarray(x), *(kernel,) * 3)
+            ridge = choose_ridge(problem, algorithm, index).ridge
+        elif ridge == "auto":
+            ridge = 0.0
         training = training_filter(kernel.ntk, algorithm, ridge)
-        return cls(x, y, np.asarray(kernel.nngp), training, np.asarray(training.solve(y)))
+        return cls(x, y, ridge, np.asarray(kernel.nngp), training, np.asarray(training.solve(y)))
 
     def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
         return np.asarray(kernels(net, x, self.x).ntk) @ self.coefficients
@@ -84,12 +100,18 @@ class Posterior(FittedLaw):
 
     @classmethod
     def of(
-        cls, net: MLP, x: Float[AnyArray, "train d"], y: Float[AnyArray, "train out"], noise: float | int
+        cls,
+        net: MLP,
+        x: Float[AnyArray, "train d"],
+        y: Float[AnyArray, "train out"],
+        noise: Strength,
+        index: Int[np.ndarray, " train"] | None = None,
     ) -> "Posterior":
-        """Compute the training kernel and factorise it."""
-        if not noise >= 0:
-            raise ValueError(f"noise must be a variance, zero or more, got {noise}.")
-        factor = factorise(kernels(net, x).nngp, noise, "the training NNGP kernel")
+        """Compute the training kernel and factorise it; noise="auto" is chosen like a ridge."""
+        kernel = kernels(net, x).nngp
+        if noise == "auto":
+            noise = choose_noise(kernel, y, index)
+        factor = factorise(kernel, noise, "the training NNGP kernel")
         return cls(x, y, noise, factor, factor.solve(y))
 
     def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:

@@ -15,7 +15,7 @@ from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.cholesky import factorise
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
-from finitewidth.prediction.leave_one_out import LeftOut, trained_left_out
+from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
 from finitewidth.prediction.votes import LabelNoise, label_noise
 from finitewidth.statistics.kernels import Kernels
 
@@ -81,8 +81,7 @@ def observation_noise(left_out: LeftOut, y: Float[AnyArray, "train out"]) -> Lab
     scale = float(squared.mean()) or 1.0
 
     def loss(log_noise: float) -> float:
-        variance = (left_out.variance + scale * np.exp(log_noise))[:, None]
-        return 0.5 * float(np.mean(np.sum(np.log(2 * np.pi * variance) + squared / variance, axis=1)))
+        return _gaussian_loss(squared, left_out.variance + scale * np.exp(log_noise))
 
     found: Any = minimize_scalar(loss, bounds=(-20.0, 3.0), method="bounded", options={"xatol": 1e-3})
     return LabelNoise(scale * float(np.exp(found.x)), float(found.fun))
@@ -116,5 +115,48 @@ def choose_ridge(
     ridges = _RIDGES * float(np.mean(np.diag(np.asarray(problem.train.ntk))))
     noises = [fitted_noise(held_out(problem, algorithm, r), problem.y, index) for r in ridges.tolist()]
     losses = np.array([noise.loss for noise in noises])
-    best = int(np.flatnonzero(losses <= losses.min() + _INDIFFERENT)[-1])
+    best = _largest_of_the_best(losses)
     return RidgeChoice(float(ridges[best]), noises[best], ridges, losses)
+
+
+def choose_noise(
+    nngp: Float[AnyArray, "train train"],
+    y: Float[AnyArray, "train out"],
+    index: Int[np.ndarray, " train"] | None = None,
+) -> float:
+    """The observation noise under which left-out training points have the most probable labels.
+
+    Parameters
+    ----------
+    nngp
+        The prior's covariance of the training outputs.
+    y
+        Targets, one column per output.
+    index
+        Class of every training point, for classification.
+    """
+    noises = _RIDGES * float(np.mean(np.diag(np.asarray(nngp))))
+    losses = np.array([_posterior_loss(nngp, y, index, noise) for noise in noises.tolist()])
+    return float(noises[_largest_of_the_best(losses)])
+
+
+def _posterior_loss(
+    nngp: Float[AnyArray, "train train"],
+    y: Float[AnyArray, "train out"],
+    index: Int[np.ndarray, " train"] | None,
+    noise: float,
+) -> float:
+    left_out = posterior_left_out(factorise(nngp, noise, "the training NNGP kernel"), noise, y)
+    if index is not None:
+        return label_noise(left_out, index).loss
+    return _gaussian_loss((np.asarray(y) - left_out.mean) ** 2, left_out.variance + noise)
+
+
+def _gaussian_loss(squared: Float[np.ndarray, "train out"], variance: Float[np.ndarray, " train"]) -> float:
+    """Negative log likelihood per point of errors with these squares."""
+    variance = variance[:, None]
+    return 0.5 * float(np.mean(np.sum(np.log(2 * np.pi * variance) + squared / variance, axis=1)))
+
+
+def _largest_of_the_best(losses: Float[np.ndarray, " tried"]) -> int:
+    return int(np.flatnonzero(losses <= losses.min() + _INDIFFERENT)[-1])

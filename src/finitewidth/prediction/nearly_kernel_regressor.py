@@ -11,12 +11,14 @@ from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
+from finitewidth.checks import check_positive, check_whole, is_number
+from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.dynamics.meta_kernel import MetaKernel, ScaledMetaKernel
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, fit_nearly_kernel, warn_if_large
 from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
 from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
 from finitewidth.dynamics.taylor_models import TaylorModel
+from finitewidth.prediction.data_frames import apply_frame, fit_frame
 
 _CHOICES = ("cv", "epsilon*")
 _HELD_OUT = 0.25
@@ -135,6 +137,7 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X, y):
         """Fit to inputs (n, features) and targets (n,) or (n, outputs)."""
+        X, self.preparation_ = fit_frame(X)
         checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
         X, y = checked
         self._check_settings(len(X))
@@ -167,7 +170,8 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         output; with order 2 the second order counts to `from_endpoint`.
         """
         check_is_fitted(self)
-        points: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        inputs = apply_frame(X, self.preparation_)
+        points: Any = validate_data(self, inputs, dtype=np.float64, reset=False)
         there = self.source_.at(points)
         k, mu_test, mu_train_test = self._test_parts(self.points_, there, self.epsilon_)
         machine = self.fit_.predict(k, mu_test, mu_train_test)
@@ -179,11 +183,11 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
     def _check_settings(self, n: int) -> None:
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
-        if not isinstance(self._algorithm(), SpectralAlgorithm):
-            raise ValueError(
-                "algorithm must be GradientDescent, GradientFlow or DirectOptimization, "
-                f"got {self.algorithm!r}."
-            )
+        check_algorithm(self._algorithm())
+        check_whole("neurons", self.neurons)
+        check_positive("gain", self.gain)
+        if not (is_number(self.ridge) and self.ridge >= 0):
+            raise ValueError(f"ridge must be zero or more, got {self.ridge!r}.")
         if self.order == 2 and not isinstance(self._algorithm(), DirectOptimization):
             raise ValueError(
                 "order=2 is known for direct optimisation only: leave out algorithm, or use order=1."

@@ -3,12 +3,14 @@
 import dataclasses
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.prediction.bayesian import BayesianInference, posterior
+from finitewidth.checks import is_number
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm, check_algorithm
+from finitewidth.prediction.bayesian import posterior
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width import Method, first_order, refuse
+from finitewidth.prediction.finite_width import first_order, refuse
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.methods import BayesianInference, Method, Progress
 from finitewidth.prediction.recipe import Recipe
 from finitewidth.statistics.inputs import ArrayLike
 
@@ -24,6 +26,7 @@ def predict(
     initial: Start | None = None,
     ridge: float | int = 0.0,
     method: Method | None = None,
+    progress: Progress | None = None,
 ) -> TrainedDistribution:
     """Distribution, over initialisations, of the trained network's outputs at the test points.
 
@@ -47,7 +50,10 @@ def predict(
         on the distance that the parameters move.
     method
         How the correction is computed: `DenseTensors()` or `SampledNeurons(relative_error)`; without it
-        the first for at most 8 points, training and test together, the second for more.
+        the first for at most 14 points, training and test together, the second for more.
+    progress
+        Called now and then while neurons are sampled, with the fraction of the work done, estimated, and the
+        relative error so far, of the mean in the first half, of the variances in the second.
 
     Returns
     -------
@@ -65,7 +71,15 @@ def predict(
     True
     """
     if order not in (0, 1):
-        raise ValueError(f"order must be 0 (infinite width) or 1 (first correction in 1/width), got {order}.")
+        raise ValueError(
+            f"order must be 0 (infinite width) or 1 (first correction in 1/width), got {order!r}."
+        )
+    if not (is_number(ridge) and ridge >= 0):
+        raise ValueError(f"ridge must be zero or more, got {ridge!r}.")
+    if algorithm is not None and not isinstance(algorithm, BayesianInference):
+        check_algorithm(algorithm, "BayesianInference()")
+    if method is not None and not isinstance(method, Method):
+        raise ValueError(f"method must be DenseTensors() or SampledNeurons(), got {method!r}.")
     problem = TrainingProblem.of(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
         if ridge != 0 or initial is not None:
@@ -76,7 +90,7 @@ def predict(
             raise ValueError(
                 "order=1 describes networks trained by gradient descent, not Bayesian inference."
             )
-        training, law = None, posterior(problem, algorithm)
+        training, law = algorithm, posterior(problem, algorithm)
     else:
         training = algorithm or GradientDescent()
         if order == 1:
@@ -85,7 +99,7 @@ def predict(
             refuse(problem, training)
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
         if order == 1:
-            law = first_order(problem, training, law, method)
+            law = first_order(problem, training, law, method, progress)
     x_train, y, x_test = problem.x_train, problem.y, problem.x_test
     recipe = Recipe(net, x_train, y, x_test, training, order, ridge, initial is None, method)
     return dataclasses.replace(law, recipe=recipe)

@@ -27,10 +27,11 @@ from finitewidth.prediction.covariance_kinds import (
     covariance_kinds,
     unlearnt,
 )
+from finitewidth.prediction.methods import Progress, SampledNeurons
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
-from finitewidth.prediction.sampled_mean import Progress, SampledNeurons, layer_sources
+from finitewidth.prediction.sampled_mean import layer_sources
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 

@@ -5,8 +5,8 @@ samples then go where they reduce the error of the whole coefficient most for th
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from finitewidth.architecture import MLP
 from finitewidth.dynamics.mode_weights import first_weights
 from finitewidth.dynamics.time_nodes import Nodes, Times, TimeStrata, time_strata
 from finitewidth.prediction.distribution import Origins
+from finitewidth.prediction.methods import Progress, SampledNeurons
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source
 from finitewidth.prediction.sampled_kinds import COST, NESTED, Decay, Kind, contribution, kinds
@@ -25,51 +26,11 @@ from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 from finitewidth.statistics.source_edges import source_edges
 
-Progress = Callable[[float, float], None]
-
 _ORIGIN = {"A": 1, "B": 1, "a2": 2, "b2": 2, "a3": 3, "b3": 3, "c3": 3, "d3": 3}
 _PILOT = 48
 _GROWTH = 6.0
 # Numbers held for one batch of samples: some forty arrays of the size (samples, points).
 _ENTRIES = 2**17
-
-
-@dataclass(frozen=True)
-class SampledNeurons:
-    """Contract the tensors with the data by sampling neurons; nothing with four labels is formed.
-
-    Parameters
-    ----------
-    relative_error
-        Standard error to reach, relative to the coefficient, both as root mean squares over test points.
-    most_samples
-        Where to stop if that takes too long, for mean and covariance each; the standard error says what was
-        reached.
-    covariance_error
-        The same for the variances at the test points; None leaves the covariance as it is at infinite width.
-    key
-        Randomness.
-    single_precision
-        Whether samples are computed in float32; kernels and sums are always in float64.
-    progress
-        Called now and then with the fraction of the work done, estimated, and the relative error so far, of
-        the mean in the first half, of the variances in the second.
-    """
-
-    relative_error: float = 0.03
-    most_samples: int = 4_000_000
-    covariance_error: float | None = 0.05
-    key: PRNGKeyArray = field(default_factory=lambda: jax.random.key(0))
-    single_precision: bool = True
-    progress: Progress | None = None
-
-    def __post_init__(self):
-        if not self.relative_error > 0:
-            raise ValueError(f"relative_error must be positive, got {self.relative_error}.")
-        if self.covariance_error is not None and not self.covariance_error > 0:
-            raise ValueError(f"covariance_error must be positive or None, got {self.covariance_error}.")
-        if self.most_samples < 1:
-            raise ValueError(f"most_samples must be positive, got {self.most_samples}.")
 
 
 @dataclass(frozen=True)
@@ -143,7 +104,11 @@ def _batch(
 
 
 def sampled_mean(
-    net: MLP, kernels: LayerKernels, modes: TrainingModes, options: SampledNeurons
+    net: MLP,
+    kernels: LayerKernels,
+    modes: TrainingModes,
+    options: SampledNeurons,
+    progress: Progress | None = None,
 ) -> SampledMean:
     """Coefficient of 1/n_{L-1} in the trained mean at the test points."""
     dtype = jnp.float32 if options.single_precision else jnp.float64
@@ -167,8 +132,8 @@ def sampled_mean(
         wanted = options.relative_error**2 * max(size - error, 0.1 * size)
         reached = math.sqrt(error / size) if size > 0 else 0.0
         finished = error <= wanted or done >= options.most_samples
-        if options.progress is not None:
-            options.progress(1.0 if finished else min(0.99, wanted / error), reached)
+        if progress is not None:
+            progress(1.0 if finished else min(0.99, wanted / error), reached)
         if finished:
             break
         extra = _allocation(strata, wanted, options.most_samples - done, planned)

@@ -12,6 +12,7 @@ from finitewidth.critical_point import critical_point
 from finitewidth.report import style
 from finitewidth.statistics.phases import PhaseDiagram
 from finitewidth.tuning import Tuning
+from finitewidth.whole_files import whole_file
 
 FORMATS = ("png", "pdf", "svg")
 
@@ -116,16 +117,17 @@ def tuning_figure(advice: Tuning) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a picture as .png, .pdf or .svg; the name appears only once the file is complete."""
-    path = Path(path)
+def picture_format(path: Path) -> str:
+    """The format that the ending of a file name asks for."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise ValueError(f"a picture must end in .{', .'.join(FORMATS)}, got {path.name!r}.")
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        with style.house_style():
-            figure.savefig(unfinished, dpi=style.DPI, format=kind)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    return kind
+
+
+def save_figure(figure: Figure, path: Path | str) -> None:
+    """Write a picture as .png, .pdf or .svg; the name appears only once the file is complete."""
+    path = Path(path)
+    kind = picture_format(path)
+    with whole_file(path) as file, style.house_style():
+        figure.savefig(file, dpi=style.DPI, format=kind)

@@ -145,21 +145,26 @@ def loss_figure(study: Study) -> Figure:
     """Error during training: lines are predicted, at infinite width, points are real networks."""
     with style.house_style():
         figure, axes = _panel()
-        unit = study.data.unit
-        error = lambda loss: unit * np.sqrt(2 * np.asarray(loss))
-        curves, check = study.curves, study.verification
-        at = np.maximum(curves.at, 0.7)
-        for name, color, values in (("training rows", _BLUE, curves.train), ("test rows", _RED, curves.test)):
-            if values is not None:
-                style.theory_line(axes, at, error(values), color, f"{name}, infinite width")
-        if check is not None:
-            _draw_measured(axes, check, error)
-            style.legend(axes)
-        else:
-            axes.legend()
-        quantity = "distance to the one-hot target" if study.data.classes else f"error of {study.data.target}"
-        axes.set(xscale="log", xlabel="steps of gradient descent", ylabel=f"{quantity} (rms)")
+        draw_loss(axes, study)
     return figure
+
+
+def draw_loss(axes: Axes, study: Study) -> None:
+    """The curves of `loss_figure`, for a figure with other panels beside them."""
+    unit = study.data.unit
+    error = lambda loss: unit * np.sqrt(2 * np.asarray(loss))
+    curves, check = study.curves, study.verification
+    at = np.maximum(curves.at, 0.7)
+    for name, color, values in (("training rows", _BLUE, curves.train), ("test rows", _RED, curves.test)):
+        if values is not None:
+            style.theory_line(axes, at, error(values), color, f"{name}, infinite width")
+    if check is not None:
+        _draw_measured(axes, check, error)
+        style.legend(axes)
+    else:
+        axes.legend()
+    quantity = "distance to the one-hot target" if study.data.classes else f"error of {study.data.target}"
+    axes.set(xscale="log", xlabel="steps of gradient descent", ylabel=f"{quantity} (rms)")
 
 
 def _draw_measured(axes: Axes, check: Verification, error) -> None:

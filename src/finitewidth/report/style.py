@@ -15,6 +15,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
+from finitewidth.whole_files import whole_file
+
 Points = np.ndarray | Sequence[float] | Sequence[int]
 
 PALETTE = ("#1f5f8b", "#d1603d", "#3a8f6a", "#8a5a9e", "#c2932b", "#5d6b77")
@@ -131,6 +133,5 @@ def whole_ticks(axis: Axis) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG; the name appears only once the file is complete."""
-    unfinished = path.with_name(f".{path.name}.part")
-    figure.savefig(unfinished, dpi=DPI, format="png")
-    unfinished.replace(path)
+    with whole_file(path) as file:
+        figure.savefig(file, dpi=DPI, format="png")

@@ -1,6 +1,8 @@
 """`corrections`: the tensors of order 1/width of a network at initialisation."""
 
 import dataclasses
+import os
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +10,12 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
+from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
 from finitewidth.expectations.four_point import four_point_averages
 from finitewidth.expectations.piecewise_linear import kinked_four_point, kinked_pairs, slopes_of
+from finitewidth.saving import save
 from finitewidth.statistics import differentials, fluctuations
 from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
@@ -60,6 +64,14 @@ class Corrections:
     B: Quadruple
     width: int
     differentials: Differentials | None = dataclasses.field(repr=False)
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write all tensors into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     @property
     def P(self) -> Quadruple:
@@ -117,8 +129,7 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     0.6549
     """
     points = _checked(net, x)
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}.")
+    check_positive("tolerance", tolerance)
     gram = points @ points.T / points.shape[1]
     layers = layers_of(net)
     below = fluctuations.first_layer(gram, layers[0])

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import Hyperparameter
+from finitewidth.checks import as_numbers
 from finitewidth.critical_point import (
     CriticalPoint,
     UniversalityClass,
@@ -74,7 +75,7 @@ def susceptibilities(
 
 
 def _positive(name: str, value: Hyperparameter) -> Float[Array, "*n"]:
-    array = jnp.asarray(value, dtype=float)
+    array = as_numbers(name, value).astype(float)
     if isinstance(array, Tracer):
         return array
     numbers = np.asarray(array)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
+from finitewidth.checks import is_number
 from finitewidth.critical_point import critical_point
 from finitewidth.statistics import fluctuations
 from finitewidth.statistics.fluctuations import check_continuous, check_expandable, layers_of
@@ -71,8 +72,8 @@ def depth_growth(net: MLP, square: float = 1.0) -> DepthGrowth:
     >>> [round(float(v), 6) for v in growth.V / growth.K**2]
     [0.0, 5.0, 10.0, 15.0, 20.0]
     """
-    if not (np.isfinite(square) and square > 0):
-        raise ValueError(f"square must be finite and positive, got {square}.")
+    if not (is_number(square) and 0 < square < np.inf):
+        raise ValueError(f"square must be finite and positive, got {square!r}.")
     check_expandable(net)
     check_continuous(net.activation)
     first, *rest = layers_of(net)

@@ -5,9 +5,11 @@ $I_{0123}=\partial^3z_0[v_1,v_2,v_3]$ and
 $J_{1234}=\partial^2z_1[\cdot,v_3]\,\lambda\,\partial^2z_2[\cdot,v_4]$ have the averages, n being the width
 of the layer below,
 
-$$E[dH_{012}z_3]=\tfrac1n(\delta_{03}\delta_{12}P_{0123}+\delta_{01}\delta_{23}Q_{0123}+\delta_{02}\delta_{13}Q_{0213}),$$
-$$E[I_{0123}]=\tfrac1n(\delta_{01}\delta_{23}R_{0123}+\delta_{02}\delta_{31}R_{0231}+\delta_{03}\delta_{12}R_{0312}),$$
-$$E[J_{1234}]=\tfrac1n(\delta_{12}\delta_{34}S_{1234}+\delta_{13}\delta_{24}T_{1324}+\delta_{14}\delta_{23}U_{1423}).$$
+$$\begin{aligned}
+E[dH_{012}z_3]&=\tfrac1n(\delta_{03}\delta_{12}P_{0123}+\delta_{01}\delta_{23}Q_{0123}+\delta_{02}\delta_{13}Q_{0213}),\\
+E[I_{0123}]&=\tfrac1n(\delta_{01}\delta_{23}R_{0123}+\delta_{02}\delta_{31}R_{0231}+\delta_{03}\delta_{12}R_{0312}),\\
+E[J_{1234}]&=\tfrac1n(\delta_{12}\delta_{34}S_{1234}+\delta_{13}\delta_{24}T_{1324}+\delta_{14}\delta_{23}U_{1423}).
+\end{aligned}$$
 
 All of them vanish in the first layer, whose preactivations are linear in its parameters.
 """

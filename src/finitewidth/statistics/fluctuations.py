@@ -8,11 +8,13 @@ E[H_{12}]=\delta\,(\Theta_{12}+\tfrac1nH^{\{1\}}_{12}),$$
 and, up to the Kronecker deltas of the neurons, V is the connected average of four preactivations, D and
 F those of two preactivations with $\Delta H$, A and B those of two $\Delta H$:
 
-$$E[z_1z_2z_3z_4]_c=\tfrac1n(\delta_{12}\delta_{34}V_{(12)(34)}+\dots),\quad
-E[z_1z_2\Delta H_{34}]=\tfrac1n(\delta_{12}\delta_{34}D_{1234}+\delta_{13}\delta_{24}F_{1324}
-+\delta_{14}\delta_{23}F_{1423}),$$
-$$E[\Delta H_{12}\Delta H_{34}]=\tfrac1n(\delta_{12}\delta_{34}A_{(12)(34)}+\delta_{13}\delta_{24}B_{1324}
-+\delta_{14}\delta_{23}B_{1423}).$$
+$$\begin{aligned}
+E[z_1z_2z_3z_4]_c&=\tfrac1n(\delta_{12}\delta_{34}V_{(12)(34)}+\dots),\\
+E[z_1z_2\Delta H_{34}]&=\tfrac1n(\delta_{12}\delta_{34}D_{1234}+\delta_{13}\delta_{24}F_{1324}
++\delta_{14}\delta_{23}F_{1423}),\\
+E[\Delta H_{12}\Delta H_{34}]&=\tfrac1n(\delta_{12}\delta_{34}A_{(12)(34)}+\delta_{13}\delta_{24}B_{1324}
++\delta_{14}\delta_{23}B_{1423}).
+\end{aligned}$$
 
 Arrays store the labels in the order of the subscripts. One layer turns the tensors of the layer below
 into its own: a share made by its own finite width, and what the layer below passes on.
@@ -28,7 +30,7 @@ from jaxtyping import Float
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
 from finitewidth.expectations.four_point import FourPoint
-from finitewidth.parametrisation import NTK
+from finitewidth.statistics.inputs import check_described
 
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]
@@ -61,6 +63,7 @@ def layers_of(net: MLP) -> list[Layer]:
 
 def check_expandable(net: MLP) -> None:
     """Refuse a network that has no expansion in 1/width."""
+    check_described(net)
     if not net.hidden:
         raise ValueError(
             "net has no hidden layer: its outputs are exactly Gaussian and nothing is to correct."
@@ -69,10 +72,6 @@ def check_expandable(net: MLP) -> None:
         raise ValueError(
             f"net.hidden = {net.hidden} has a layer of width 1: an expansion in 1/width says nothing there; "
             "every hidden layer must have at least 2 neurons."
-        )
-    if not isinstance(net.parametrisation, NTK):
-        raise ValueError(
-            f"net has the parametrisation {net.parametrisation}; the theory describes 'ntk' only."
         )
 
 

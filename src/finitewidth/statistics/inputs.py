@@ -1,30 +1,49 @@
-"""Checks that a set of inputs can be given to a kernel."""
+"""Checks that a network has a limit of infinite width, and that inputs can be given to its kernels."""
 
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, check_mlp
+from finitewidth.checks import as_numbers
+from finitewidth.parametrisation import NTK, Standard
 
 ArrayLike = np.ndarray | Array | list
 
 
+def check_described(net: MLP) -> None:
+    r"""Refuse a network whose kernels at large width are not those of the NTK parametrisation.
+
+    The standard parametrisation is that of the NTK with $\lambda_Wn_{\ell-1}$ in the place of $\lambda_W$, so
+    that its NTK grows with the width. With outputs of variance $1/n$ (mean-field, maximal update) the kernel
+    moves in training at any width.
+    """
+    check_mlp(net)
+    if isinstance(net.parametrisation, NTK):
+        return
+    instead = (
+        "the same network is parametrisation='ntk' with every lambda_W times the inputs of its layer"
+        if isinstance(net.parametrisation, Standard)
+        else "use parametrisation='ntk', or train such networks with train_ensemble"
+    )
+    raise ValueError(
+        f"net has the parametrisation {net.parametrisation.name!r}; the theory of wide networks describes "
+        f"'ntk' only: {instead}."
+    )
+
+
 def as_inputs(name: str, x: ArrayLike, net: MLP) -> Float[Array, "n d"]:
     """x as a floating (points, features) array; one clear sentence when it cannot be one."""
-    try:
-        x = jnp.asarray(x)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is not an array of numbers.") from None
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        raise ValueError(f"{name} must be real, got {x.dtype}.")
+    check_described(net)
+    x = as_numbers(name, x)
     if x.dtype not in (jnp.float32, jnp.float64):
         x = x.astype(float)
+    if 0 in x.shape:
+        raise ValueError(f"{name} is empty: its shape is {x.shape}.")
     if x.ndim != 2:
         hint = f"; reshape it to ({x.shape[0]}, 1) for one feature" if x.ndim == 1 else ""
         raise ValueError(f"{name} must have shape (points, features), got {x.shape}{hint}.")
-    if 0 in x.shape:
-        raise ValueError(f"{name} is empty: its shape is {x.shape}.")
     if not isinstance(x, Tracer):
         _check_values(name, np.asarray(x), net)
     return x

@@ -23,6 +23,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Complex, Float, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.checks import check_positive, check_whole
 from finitewidth.expectations.laws import ExactLaw, PairLaw
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 
@@ -124,13 +125,13 @@ def resolved_law(
     net: MLP, inputs: list[Float[Array, "_ d"]], tolerance: float | None, terms: int | None
 ) -> PairLaw:
     """The activation's pair law, long enough for the variances that these inputs reach."""
-    law = net.activation.law(terms)
     if terms is not None:
-        return law
+        check_whole("terms", terms)
+        return net.activation.law(terms)
     if tolerance is None:
         tolerance = _DEFAULT_TOLERANCE[inputs[0].dtype.name]
-    elif not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}.")
+    check_positive("tolerance", tolerance)
+    law = net.activation.law()
     if isinstance(law, ExactLaw):
         return law
     net, inputs = jax.tree.map(_value, (net, inputs))

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from finitewidth.architecture import MLP
 from finitewidth.expectations.piecewise_linear import Slopes, slopes_of
-from finitewidth.parametrisation import NTK
+from finitewidth.statistics.inputs import check_described
 
 RELU = Slopes(0.0, 1.0)
 
@@ -85,6 +85,7 @@ def ntk_ratio_limit(
 
 
 def _checked(net: MLP) -> Slopes:
+    check_described(net)
     slopes = slopes_of(net.activation.function)
     if slopes is None:
         raise ValueError(
@@ -96,9 +97,5 @@ def _checked(net: MLP) -> Slopes:
         raise ValueError(
             f"C_b = {C_b} and lambda_b = {lambda_b} must be zero: with "
             "biases the signs of the preactivations are not fair coins."
-        )
-    if not isinstance(net.parametrisation, NTK):
-        raise ValueError(
-            f"net has the parametrisation {net.parametrisation}; the moments are those of 'ntk'."
         )
     return slopes

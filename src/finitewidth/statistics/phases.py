@@ -13,6 +13,7 @@ from jaxtyping import Float
 from scipy.interpolate import CubicSpline
 
 from finitewidth.activations import Activation, as_activation
+from finitewidth.checks import as_numbers, is_number
 from finitewidth.critical_point import critical_point, layer_response
 
 _SMALLEST, _LARGEST = 1e-12, 1e8
@@ -100,11 +101,11 @@ def phase_diagram(
     """
     activation = as_activation(activation)
     default_C_b, default_C_W = _default_axes(activation)
-    C_W = default_C_W if C_W is None else np.asarray(C_W, dtype=float)
-    C_b = default_C_b if C_b is None else np.asarray(C_b, dtype=float)
+    C_W = default_C_W if C_W is None else np.asarray(as_numbers("C_W", C_W), dtype=float)
+    C_b = default_C_b if C_b is None else np.asarray(as_numbers("C_b", C_b), dtype=float)
     if C_W.ndim != 1 or C_b.ndim != 1 or not C_W.size or not C_b.size:
         raise ValueError(f"C_W and C_b must be one-dimensional grids, got shapes {C_W.shape}, {C_b.shape}.")
-    _check_variances(C_b.min(), C_W.min())
+    _check_variances(float(C_b.min()), float(C_W.min()))
     biases, weights = np.meshgrid(C_b, C_W, indexing="ij")
     K_star = _fixed_points(activation, biases, weights, 1.0)
     response = layer_response(activation, jnp.asarray(np.clip(K_star, _SMALLEST, _LARGEST)))
@@ -164,7 +165,7 @@ def _default_axes(activation: Activation) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_variances(C_b: float, C_W: float) -> None:
-    if not C_b >= 0:
-        raise ValueError(f"C_b must be zero or positive, got {C_b}.")
-    if not C_W > 0:
-        raise ValueError(f"C_W must be positive, got {C_W}.")
+    if not (is_number(C_b) and C_b >= 0):
+        raise ValueError(f"C_b must be zero or positive, got {C_b!r}.")
+    if not (is_number(C_W) and C_W > 0):
+        raise ValueError(f"C_W must be positive, got {C_W!r}.")

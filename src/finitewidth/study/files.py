@@ -1,45 +1,25 @@
-"""What a study leaves on disk: predictions.csv, summary.json and report.html, all or nothing."""
+"""What a study leaves on disk: predictions.csv, summary.json and report.html."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from finitewidth.study.directory import PREDICTIONS, REPORT, SUMMARY, replace_files
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
 from finitewidth.verification.result import Verification
 
-PREDICTIONS, SUMMARY, REPORT = FILES = ("predictions.csv", "summary.json", "report.html")
-
-
-def check_directory(directory: Path, force: bool) -> None:
-    """Refuse a directory that holds another run, or a path that cannot become one."""
-    if directory.exists() and not directory.is_dir():
-        raise ValueError(f"--out {directory} is a file; name a directory.")
-    if not directory.exists() and not directory.absolute().parent.is_dir():
-        raise ValueError(f"the folder {directory.parent} of --out {directory} does not exist.")
-    found = [name for name in FILES if (directory / name).exists()]
-    if found and not force:
-        raise ValueError(
-            f"{directory} already holds another run ({', '.join(found)}): choose another --out, "
-            "or add --force to replace it."
-        )
-
 
 def write_study(study: Study, directory: Path, report: str) -> None:
-    """Write the three files; a failure leaves what was there before."""
+    """Write the three files, all or none."""
     texts = {PREDICTIONS: predictions(study), SUMMARY: json.dumps(summary(study), indent=1), REPORT: report}
-    directory.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".unfinished-") as unfinished:
-        for name, text in texts.items():
-            (Path(unfinished) / name).write_text(text, encoding="utf-8")
-        for name in texts:
-            (Path(unfinished) / name).replace(directory / name)
+    replace_files(directory, texts)
 
 
 def predictions(study: Study) -> str:
@@ -86,6 +66,7 @@ def summary(study: Study) -> dict[str, Any]:
             "features": list(data.features),
             "training rows": len(data.x_train),
             "test rows": len(data.x_test),
+            "columns": [note._asdict() for note in data.columns],
             "notes": list(data.notes),
         },
         "network": {
@@ -113,6 +94,8 @@ def summary(study: Study) -> dict[str, Any]:
         },
         "finite width": _finite_width(study),
         "scores": _scores(study.scores),
+        "scores at left-out training rows": _scores(study.left_out),
+        "other methods": [baseline._asdict() for baseline in study.baselines],
         "verification": None if study.verification is None else _verification(study.verification),
         "seed": study.choices.seed,
     }
@@ -131,7 +114,7 @@ def _finite_width(study: Study) -> dict[str, Any] | None:
         "correction of the variance (rms)": variance(first.covariance_correction),
         "standard error of that (rms)": variance(first.covariance_correction_error),
         "samples": first.samples,
-        **first.range._asdict(),
+        **dataclasses.asdict(first.range),
         "words": first.range.words,
     }
 

@@ -10,6 +10,7 @@ from scipy.sparse.linalg import eigsh
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
+from finitewidth.checks import is_number
 from finitewidth.critical_point import critical_point
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
@@ -141,6 +142,8 @@ def tune(
     activation = as_activation(activation)
     _check_size("depth", depth)
     _check_size("width", width)
+    if n_in is not None:
+        _check_size("n_in", n_in)
     point = critical_point(activation)
     if C_b is None and C_W is None:
         choice = recommended_initialisation(activation)
@@ -200,5 +203,5 @@ def largest_eigenvalue(net: MLP, x: Float[Array, "n d"]) -> float:
 
 
 def _check_size(name: str, value: int) -> None:
-    if int(value) != value or value < 1:
-        raise ValueError(f"{name} must be a positive whole number, got {value}.")
+    if not (is_number(value) and value >= 1 and value == int(value)):
+        raise ValueError(f"{name} must be a positive whole number, got {value!r}.")

@@ -24,6 +24,11 @@ from finitewidth.tuning.propagation import signal_and_gradient
 def equal_layer_rates(net: MLP, x: Float[Array, "n d"]) -> MLP:
     """The same network with learning rates that let every layer contribute equally to the NTK."""
     _, gradient = signal_and_gradient(net, x)
+    if not bool((gradient > 0).all()):
+        raise ValueError(
+            f"activation {net.activation.name!r} lets no gradient through at C_b = {float(net.C_b[0]):.3g}, "
+            f"C_W = {float(net.C_W[0]):.3g}: no learning rate trains the layers below it."
+        )
     square = jnp.sum(x**2, axis=1)[None] / x.shape[1]
     K = trajectory(net, x).nngp
     entering = jnp.concatenate([square, (K[1:] - net.C_b[1:, None]) / net.C_W[1:, None]])

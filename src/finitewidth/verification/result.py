@@ -1,6 +1,8 @@
 """How far trained networks are from their predicted law, in standard errors."""
 
 import math
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +10,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from finitewidth.prediction.curves import LossCurves
+from finitewidth.saving import save
 
 # How often networks that follow the law may be said to disagree with it.
 FALSE_ALARM = 1e-3
@@ -67,6 +70,14 @@ class Verification(NamedTuple):
     outputs: Float[np.ndarray, "networks test out"]
     predicted_loss: LossCurves
     loss: MeasuredCurves
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the comparison and all outputs into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
     @property
     def mean(self) -> Float[np.ndarray, "test out"]:
@@ -162,9 +173,9 @@ class Verification(NamedTuple):
             f"{anchored}, against {theory} after as many steps",
             _line("mean", self.z_mean),
             _line("spread", self.z_std) + f"; measured / predicted {self.std_ratio:.3f}",
-            f"the means differ by {100 * self.difference:.2g} % of their size, noise alone makes "
-            f"{100 * self.noise:.2g} %; finite width is expected to add the order of (depth/width){power} = "
-            f"{100 * self.expected_difference:.2g} %",
+            f"the means differ by {100 * self.difference:.2g} % of their size, sampling noise alone would "
+            f"give {100 * self.noise:.2g} %; corrections of order (depth/width){power} = "
+            f"{100 * self.expected_difference:.2g} % are expected",
         ]
         if self.followed is not None:
             lines.append(

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Params
+from finitewidth.checks import as_precision, check_whole
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
 from finitewidth.networks.optimizers import anchored_descent
@@ -17,6 +18,7 @@ from finitewidth.prediction.curves import loss_curves
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.methods import BayesianInference
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.recipe import Recipe
 from finitewidth.statistics.inputs import ArrayLike
@@ -85,9 +87,14 @@ def verify(
     >>> check.agrees
     True
     """
+    if not isinstance(law, TrainedDistribution):
+        given = getattr(law, "__name__", type(law).__name__)
+        raise TypeError(f"law must be what finitewidth.predict returned, got {given}.")
     recipe, algorithm = _trainable(law.recipe)
-    if not networks >= 3:
+    check_whole("networks", networks)
+    if networks < 3:
         raise ValueError(f"networks must be at least 3 to have a spread, got {networks}.")
+    check_whole("most_steps", most_steps)
     problem = TrainingProblem.of(recipe.net, recipe.x_train, recipe.y_train, recipe.x_test)
     chosen = stop(problem, law, algorithm, recipe.ridge, networks, most_steps)
     descent = chosen.algorithm
@@ -99,7 +106,7 @@ def verify(
 def _trainable(recipe: Recipe | None) -> tuple[Recipe, SpectralAlgorithm]:
     if recipe is None:
         raise ValueError("law does not say which networks to train: it must come from finitewidth.predict.")
-    if recipe.algorithm is None:
+    if isinstance(recipe.algorithm, BayesianInference):
         raise ValueError("law is a posterior; verify needs a law of networks trained by gradient descent.")
     if not recipe.random_start:
         raise ValueError("law starts at a given function; verify needs networks with a random start.")
@@ -123,7 +130,7 @@ def _train(
     progress: bool,
 ) -> Ensemble:
     net = dataclasses.replace(recipe.net, n_out=recipe.y_train.shape[1])
-    precision = recipe.x_train.dtype if dtype is None else jnp.dtype(dtype)
+    precision = recipe.x_train.dtype if dtype is None else as_precision(dtype)
     x, y, x_test = (a.astype(precision) for a in (recipe.x_train, recipe.y_train, recipe.x_test))
     eta, steps = float(descent.eta), int(descent.steps)
     if recipe.ridge > 0:

@@ -12,7 +12,8 @@ from finitewidth.architecture import MLP, Params
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
-from finitewidth.lab.estimate import Estimate, sample_mean, stacked
+from finitewidth.lab.estimate import Estimate, exact, propagated, sample_mean, stacked
+from finitewidth.lab.sources import IEMS_402, orf_543
 from finitewidth.networks.tangent_kernel import empirical_ntk_by_group
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
@@ -77,22 +78,34 @@ def _entries(setting: Gradients, sums: Estimate) -> Estimate:
     """Mean squares of single entries of the first matrix and of the last row of weights."""
     n = np.array(setting.widths)
     counts = np.stack([n * setting.n_in, n], axis=1)
-    return Estimate(sums.value[:, [0, -1]] / counts, sums.sem[:, [0, -1]] / counts)
+    return sums[:, [0, -1]].times(1 / counts)
 
 
 def _width_theory(setting: Gradients) -> Prediction:
     sums = _theory(setting)["weights"]
-    return {"norms": sums[:, [0, -1]], "entries": _entries(setting, Estimate(sums, 0 * sums)).value}
+    # Mean squares of a ReLU network follow these powers exactly, at any width.
+    powers = np.array([0.0, 1.0])
+    return {"norms": sums[:, [0, -1]], "entries": _entries(setting, exact(sums)).value, "powers": powers}
 
 
 def _width_measure(setting: Gradients, key) -> Measurement:
     sums = _measure(setting, key)["weights"]
-    norms = Estimate(sums.value[:, [0, -1]], sums.sem[:, [0, -1]])
-    return {"norms": norms, "entries": _entries(setting, sums)}
+    norms = sums[:, [0, -1]]
+    powers = stacked([propagated(lambda s: _power(setting, s), norms[:, layer]) for layer in (0, 1)])
+    return {"norms": norms, "entries": _entries(setting, sums), "powers": powers}
+
+
+def _power(setting: Gradients, squares: Float[np.ndarray, " widths"]) -> np.floating:
+    """Of the width in averaged squares; averaged logarithms of single networks would be biased."""
+    return np.polyfit(np.log(setting.widths), np.log(squares), 1)[0]
 
 
 def _width_compare(setting: Gradients, predicted: Prediction, measured: Measurement) -> Verdict:
-    names = {"norms": "squared norm of a layer's gradient", "entries": "mean square of its entries"}
+    names = {
+        "norms": "squared norm of a layer's gradient",
+        "entries": "mean square of its entries",
+        "powers": "power of the width in the squared norm",
+    }
     return Verdict(tuple(z_score(text, predicted[name], measured[name]) for name, text in names.items()))
 
 
@@ -137,11 +150,12 @@ CLAIMS = (
         title="width shrinks the entries of the first gradient, not its norm",
         chapter=_CHAPTER,
         statement=(
-            "With weight variance C_W/fan-in the derivative of an output by the first weight matrix has "
-            "entries of order n^(-1/2) and a norm of order one, while the derivative by the last weights "
-            "has entries of order one and a squared norm that grows like n."
+            "With weight variance C_W/fan-in, and squares averaged over many initialisations, the derivative "
+            "of an output by the first weight matrix has entries of order n^(-1/2) and a norm of order one, "
+            "while the derivative by the last weights has entries of order one and a squared norm that grows "
+            "like n. A single network at every width scatters too much to show these powers."
         ),
-        source="lecture notes on feature learning (first-layer gradients: smaller entry by entry only)",
+        source=f"{IEMS_402} (first-layer gradients: smaller entry by entry only)",
         quick=Gradients((16, 64, 256), hidden_layers=1, draws=1000),
         full=Gradients((16, 64, 256, 1024, 4096), hidden_layers=1, draws=10_000),
         theory=_width_theory,
@@ -158,7 +172,7 @@ CLAIMS = (
             "the weights and to 1 over the biases of layer l, at any finite width: layers move the output "
             "alike when weights step with 1/n_(l-1) and biases with 1."
         ),
-        source="lecture notes on optimisation (learning rates of layers: the step, not its square root)",
+        source=orf_543("7") + " (the step of a layer, not its square root)",
         quick=Gradients((16, 64), hidden_layers=3, draws=1000),
         full=Gradients((16, 64, 256), hidden_layers=3, draws=10_000),
         theory=_theory,

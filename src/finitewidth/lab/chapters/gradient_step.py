@@ -11,6 +11,7 @@ from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
 from finitewidth.lab.estimate import exact
+from finitewidth.lab.sources import DAY_3
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
@@ -89,7 +90,7 @@ CLAIMS = (
             "One step of gradient descent with a learning-rate tensor changes the outputs by "
             "-eta H e + eta^2/2 dH e e - eta^3/6 ddH e e e, summed over points and outputs, up to eta^4."
         ),
-        source="ORF 543 lecture notes, the NTK and its differentials (sum over outputs as well as points)",
+        source=f"{DAY_3} (sum over outputs as well as points)",
         quick=OneStep(halvings=1, eta=0.005),
         full=OneStep(halvings=5, eta=0.1),
         theory=_theory,

@@ -12,6 +12,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.estimate import Estimate, exact, sample_mean
 from finitewidth.lab.perturbations import along_depth
+from finitewidth.lab.sources import BEYOND, BOOK
 from finitewidth.report import style
 from finitewidth.statistics.criticality import criticality, susceptibilities
 
@@ -113,7 +114,7 @@ CLAIMS = (
             "GELU and 14.32 for SiLU. It is half-stable: the variance map has slope one and a curvature "
             "there, so it attracts from one side only, and variance and perturbations persist with depth."
         ),
-        source="Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, section 5.3.4",
+        source=f"{BEYOND}: {BOOK}, section 5.3.4",
         quick=HalfStable(width=1000, depth=20, draws=200),
         full=HalfStable(width=4000, depth=50, draws=1000),
         theory=_half_stable_theory,

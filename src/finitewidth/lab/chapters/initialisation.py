@@ -14,6 +14,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
 from finitewidth.lab.estimate import jackknife, sample_mean, stacked
+from finitewidth.lab.sources import orf_543
 from finitewidth.networks.mlp import Params, apply
 from finitewidth.report import style
 from finitewidth.statistics.kernels import trajectory
@@ -137,7 +138,7 @@ def _conditional_figure(setting: ConditionalLayer, predicted: Prediction, measur
     }
     for (name, label), color in zip(labels.items(), style.PALETTE, strict=False):
         style.theory_line(axes, setting.widths, predicted[name], color, label)
-        style.measured_points(axes, setting.widths, *measured[name], color)
+        style.measured_points(axes, setting.widths, measured[name].value, measured[name].sem, color)
     axes.set(
         xscale="log", yscale="log", xlabel=r"hidden width $n$", ylabel="departure from independent Gaussians"
     )
@@ -190,7 +191,8 @@ def _fourth_moment_figure(setting: FourthMoment, predicted: Prediction, measured
         exponential, place - 0.3, place + 0.3, color=style.GREY, ls=":", lw=1.5,
         label=r"$3K^2e^{\,5\sum 1/n}$",
     )  # fmt: skip
-    style.measured_points(axes, place, *measured["fourth moment"], red)
+    value, sem = measured["fourth moment"]
+    style.measured_points(axes, place, value, sem, red)
     names = [_width_label(hidden) for hidden in setting.architectures]
     axes.set(yscale="log", xlabel="hidden widths", ylabel=r"$\langle z^4\rangle$")
     axes.set_xticks(place, names)
@@ -215,7 +217,7 @@ CLAIMS = (
             "A preactivation of a layer with inputs of order one has variance C_b + Var(W) |x|^2, which "
             "is of order one at every width only if the weight variance is C_W/fan-in."
         ),
-        source="ORF 543 lecture notes, lecture of 9/14, fan-in scaling (the width of the incoming layer)",
+        source=orf_543("9/14") + " (the width of the incoming layer)",
         quick=FanIn((10, 100, 1000), draws=4000),
         full=FanIn((10, 30, 100, 300, 1000, 3000), draws=10_000),
         theory=_fan_in_theory,
@@ -232,7 +234,7 @@ CLAIMS = (
             "covariance K^ = C_b + (C_W/n) sum_j sigma_ja sigma_jb, so a unit has excess kurtosis 3 "
             "Var(K^)/E[K^]^2 and the squares of two units have covariance Var(K^)."
         ),
-        source="ORF 543 lecture notes, lecture of 9/21 (covariance block C_W/n_l, not C_W)",
+        source=orf_543("9/21") + " (covariance block C_W/n_l, not C_W)",
         quick=ConditionalLayer((4, 8, 16), draws=50_000),
         full=ConditionalLayer((4, 8, 16, 32, 64, 128), draws=1_000_000),
         theory=_conditional_theory,
@@ -249,7 +251,7 @@ CLAIMS = (
             "any finite width, the product running over hidden layers; exp(5 sum 1/n) is its leading "
             "approximation."
         ),
-        source="ORF 543 lecture notes, lecture of 11/30, path counting for ReLU networks",
+        source=orf_543("11/30"),
         quick=FourthMoment(((16,), (10, 10), (6, 5, 7)), draws=100_000),
         full=FourthMoment(((16,), (10, 10), (6, 5, 7), (20,) * 5), draws=1_000_000),
         theory=_fourth_moment_theory,

@@ -14,6 +14,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_layers, over_networks
 from finitewidth.lab.estimate import Estimate, jackknife, sample_mean, stacked
+from finitewidth.lab.sources import BEYOND, BOOK, DAY_3, ROBERTS, orf_543
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.report import style
@@ -121,7 +122,7 @@ def _relative_variance(H: np.ndarray) -> Estimate:
 
 def _by_depth_and_width(setting: Kernels, estimates: list[Estimate]) -> Estimate:
     shape = (len(setting.hidden_layers), len(setting.widths))
-    return Estimate(*(part.reshape(*shape) for part in stacked(estimates)))
+    return stacked(estimates).reshape(*shape)
 
 
 def _ntk_theory(setting: Kernels) -> Prediction:
@@ -251,7 +252,7 @@ def _growth_theory(setting: Kernels) -> Prediction:
 
 def _growth_measure(setting: Kernels, key) -> Measurement:
     variance = _ntk_measure(setting, key)["variance"]
-    return {"variance": Estimate(*(part * np.array(setting.widths) for part in variance))}
+    return {"variance": variance.times(np.array(setting.widths))}
 
 
 def _growth_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -281,7 +282,7 @@ CLAIMS = (
             "At finite width a preactivation is not Gaussian: its excess kurtosis is 3V/(nK^2) to first "
             "order, growing by 15/n per layer for critical ReLU networks and by 2/n for critical tanh ones."
         ),
-        source="The Principles of Deep Learning Theory, chapters 4 and 5; ORF 543, fourth moment of ReLU",
+        source=f"{BEYOND}: {BOOK}, chapters 4 and 5; fourth moment of ReLU: " + orf_543("11/30"),
         quick=Kurtosis(("relu", "tanh"), (50, 100), layers=6, draws=4000),
         full=Kurtosis(("relu", "tanh", "gelu"), (50, 100, 200), layers=12, draws=60_000),
         theory=_kurtosis_theory,
@@ -297,7 +298,7 @@ CLAIMS = (
             "With weight variance C_W/n and rates lambda_W/n the mean NTK does not depend on the width, up "
             "to H1/n, and its relative variance is (A + 2B)/(n Theta^2): the fluctuation falls as n^(-1/2)."
         ),
-        source="Notes on nearly-kernel methods, width scaling of the NTK; coefficients derived here",
+        source=f"{ROBERTS}, depth over width (NTK as in: {DAY_3}); coefficients derived here",
         quick=Kernels((32, 128), (1, 3), draws=1000),
         full=Kernels((16, 32, 64, 128, 256), (1, 3), draws=6000),
         theory=_ntk_theory,
@@ -313,7 +314,7 @@ CLAIMS = (
             "n E[z dH], n E[I] and n E[J] approach P + 2Q, 3R and S + T + U as the width grows, and E[dH] "
             "vanishes: the kernel's motion in training is an effect of order 1/n."
         ),
-        source="Notes on nearly-kernel methods, width scaling of the dNTK; coefficients derived here",
+        source=f"{ROBERTS}, depth over width (dNTK as in: {DAY_3}); coefficients derived here",
         quick=Kernels((32, 64), (1,), draws=1000),
         full=Kernels((16, 32, 64, 128), (1, 3), draws=8000),
         theory=_motion_theory,
@@ -329,7 +330,7 @@ CLAIMS = (
             "n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by 11/3 per "
             "layer when the network is deep: depth over width is the expansion parameter."
         ),
-        source="Notes on nearly-kernel methods (L/n); 11/3 from the exact second moment of ORF 543",
+        source=f"{ROBERTS}, depth over width; 11/3 from the second moment: " + orf_543("11/30"),
         quick=Kernels((64,), (1, 2, 4), draws=1500, activation="relu", lambda_b=0.0),
         full=Kernels((64, 128), (1, 2, 4, 8), draws=5000, activation="relu", lambda_b=0.0),
         theory=_growth_theory,

@@ -12,7 +12,9 @@ from finitewidth.architecture import MLP, Params
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
-from finitewidth.lab.estimate import Estimate, sample_mean
+from finitewidth.lab.estimate import sample_mean, stacked
+from finitewidth.lab.sources import BEYOND, BOOK
+from finitewidth.lab.tensors import extrapolated
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.report import style
 from finitewidth.tuning import tune
@@ -71,10 +73,8 @@ def _measure(setting: Motion, key) -> Measurement:
             net = setting.network(depth, times * setting.width)
             change = over_networks(net, x, width_key, setting.draws, _trained)
             at_width.append(sample_mean(times * setting.width * change))
-        narrow, wide = at_width
-        estimates.append((2 * wide.value - narrow.value, np.hypot(2 * wide.sem, narrow.sem)))
-    values, sems = np.array(estimates).T
-    return {"change": Estimate(values, sems)}
+        estimates.append(extrapolated(*at_width))
+    return {"change": stacked(estimates)}
 
 
 def _compare(setting: Motion, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -90,7 +90,8 @@ def _figure(setting: Motion, predicted: Prediction, measured: Measurement) -> Fi
     figure, (ax,) = style.panels("Learning one input moves the tangent kernel")
     blue, red = style.PALETTE[:2]
     style.theory_line(ax, setting.depths, predicted["change"], blue)
-    style.measured_points(ax, setting.depths, *measured["change"], red)
+    value, sem = measured["change"]
+    style.measured_points(ax, setting.depths, value, sem, red)
     ax.axhline(0, color=style.GREY, lw=0.8)
     ax.set(
         xlabel="depth L",
@@ -113,7 +114,7 @@ CLAIMS = (
             "the NTK keep c of order L(1 + y^2/K) for critical tanh networks: when depth and width grow "
             "together, the motion neither vanishes nor blows up."
         ),
-        source="The Principles of Deep Learning Theory, chapters 9 and 11; one-input formula derived here",
+        source=f"{BEYOND}: {BOOK}, chapters 9 and 11; one-input formula derived here",
         quick=Motion("tanh", (2, 4), width=24, draws=1000),
         full=Motion("tanh", (2, 4, 6), width=32, draws=3000),
         theory=_theory,

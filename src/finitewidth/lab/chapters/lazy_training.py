@@ -12,14 +12,15 @@ from finitewidth.architecture import MLP
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, upper_bound, z_score
-from finitewidth.lab.estimate import exact, sample_mean, stacked
+from finitewidth.lab.estimate import exact, propagated, sample_mean, stacked
+from finitewidth.lab.sources import orf_543
 from finitewidth.lab.two_layers import LazyRun, Neurons, hidden_kernel, paired_start, train_hidden
 from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
 CHAPTER = "Lazy training"
-SOURCE = "ORF 543 lecture notes, convergence of wide networks"
+SOURCE = orf_543("10/12")
 
 
 def hidden_kernel_of_infinite_width(x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m"]:
@@ -86,12 +87,13 @@ def _movement_theory(setting: LazyNetworks) -> Prediction:
 def _movement_measure(setting: LazyNetworks, key) -> Measurement:
     runs = _trained(setting, key)
     squares = [np.array([np.sum(run.movement[-1] ** 2) for run in runs[n]]) for n in setting.widths]
-    typical = [np.sqrt(np.mean(s) / n) for s, n in zip(squares, setting.widths, strict=True)]
+    distance = stacked([sample_mean(s) for s in squares])
+    slope = lambda squares: np.polyfit(np.log(setting.widths), np.log(squares / setting.widths) / 2, 1)[0]
     return {
         "movement": exact(np.array([[run.movement.max() for run in runs[n]] for n in setting.widths])),
         "loss": exact(np.array([[run.losses for run in runs[n]] for n in setting.widths])),
-        "squared distance": stacked([sample_mean(s) for s in squares]),
-        "exponent": exact(np.polyfit(np.log(setting.widths), np.log(typical), 1)[0]),
+        "squared distance": distance,
+        "exponent": propagated(slope, distance),
     }
 
 
@@ -105,7 +107,7 @@ def _movement_compare(setting: LazyNetworks, predicted: Prediction, measured: Me
             upper_bound("furthest hidden weight", predicted["movement"][:, None], measured["movement"].value),
             upper_bound("loss in time", predicted["loss"][1:], losses[..., 1:]),
             z_score("squared distance of all weights", length, distance, allowed),
-            absolute_error("exponent of the width", predicted["exponent"], measured["exponent"].value, 0.05),
+            absolute_error("exponent of the width", predicted["exponent"], measured["exponent"], 0.05),
         )
     )
 
@@ -204,8 +206,8 @@ def _lipschitz_figure(setting: LazyNetworks, predicted: Prediction, measured: Me
     return figure
 
 
-_QUICK = LazyNetworks(widths=(256, 1024), networks=4, steps=400)
-_FULL = LazyNetworks(widths=(256, 1024, 4096, 16384), networks=8, steps=1000)
+_QUICK = LazyNetworks(widths=(256, 1024), networks=10, steps=400)
+_FULL = LazyNetworks(widths=(256, 1024, 4096, 16384), networks=16, steps=1000)
 
 CLAIMS = (
     Claim(

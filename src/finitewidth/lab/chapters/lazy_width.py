@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from finitewidth.lab.chapters.lazy_training import CHAPTER, SOURCE, hidden_kernel_of_infinite_width
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, upper_bound
-from finitewidth.lab.estimate import exact
+from finitewidth.lab.estimate import exact, jackknife
 from finitewidth.lab.two_layers import LazyRun, paired_start, train_hidden
 from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
 from finitewidth.report import style
@@ -47,21 +47,22 @@ def _theory(setting: Thresholds) -> Prediction:
 
 
 def _measure(setting: Thresholds, key) -> Measurement:
-    moved = np.zeros((len(setting.labels), len(setting.widths)))
+    moved = np.zeros((setting.networks, len(setting.labels), len(setting.widths)))
     kept = np.zeros_like(moved)
     for i, label in enumerate(setting.labels):
         for j, n in enumerate(setting.widths):
             runs = [_run(setting, label, n, k) for k in jax.random.split(key, setting.networks)]
             # In units of what may happen: lambda_0/(4m) for the distance, the start for the kernel.
-            moved[i, j] = max(8 * run.movement.max() / _smallest(run)[0] for run in runs)
-            kept[i, j] = min(_smallest(run).min() / _smallest(run)[0] for run in runs)
-    needed = np.array([_crossing(np.log(setting.widths), np.log(row)) for row in moved])
-    losses = np.array(setting.labels) ** 2 / 2
+            moved[:, i, j] = [8 * run.movement.max() / _smallest(run)[0] for run in runs]
+            kept[:, i, j] = [_smallest(run).min() / _smallest(run)[0] for run in runs]
+    log_width, log_loss = np.log(setting.widths), np.log(np.array(setting.labels) ** 2 / 2)
+    needed = lambda log_moved: np.array([_crossing(log_width, row) for row in log_moved])
     return {
-        "moved": exact(moved),
-        "kept": exact(kept),
-        "width": exact(needed),
-        "exponent": exact(np.polyfit(np.log(losses), np.log(needed), 1)[0]),
+        "moved": exact(moved.max(axis=0)),
+        "kept": exact(kept.min(axis=0)),
+        "width": exact(np.exp(needed(np.log(moved.max(axis=0))))),
+        # The furthest of all networks is too rough to leave one out: the typical furthest weight.
+        "exponent": jackknife(np.log(moved), lambda typical: np.polyfit(log_loss, needed(typical), 1)[0]),
     }
 
 
@@ -75,16 +76,16 @@ def _smallest(run: LazyRun) -> np.ndarray:
 
 
 def _crossing(log_width: np.ndarray, log_moved: np.ndarray) -> float:
-    """The width beyond which no weight moves too far, between the last two widths that differ in that."""
+    """Logarithm of the width beyond which no weight moves too far, between the last two that differ so."""
     last = int(np.flatnonzero(log_moved > 0)[-1])
     fraction = log_moved[last] / (log_moved[last] - log_moved[last + 1])
-    return float(np.exp(log_width[last] + fraction * (log_width[last + 1] - log_width[last])))
+    return float(log_width[last] + fraction * (log_width[last + 1] - log_width[last]))
 
 
 def _compare(setting: Thresholds, predicted: Prediction, measured: Measurement) -> Verdict:
     enough = np.array(setting.widths) >= predicted["width"][:, None]
     lost = 1 - measured["kept"].value[enough]
-    exponent = measured["exponent"].value
+    exponent = measured["exponent"]
     return Verdict(
         (
             upper_bound(
@@ -135,8 +136,8 @@ CLAIMS = (
             "The width that networks need for this grows in the same proportion to L(0)."
         ),
         source=f"{SOURCE} (fourth powers of m and lambda_0, where the notes print squares)",
-        quick=Thresholds(labels=(0.4, 1.6), widths=tuple(4**k for k in range(3, 9)), networks=3),
-        full=Thresholds(labels=(0.2, 0.4, 0.8, 1.6), widths=tuple(2**k for k in range(4, 17)), networks=8),
+        quick=Thresholds(labels=(0.4, 1.6), widths=tuple(4**k for k in range(3, 9)), networks=8),
+        full=Thresholds(labels=(0.2, 0.4, 0.8, 1.6), widths=tuple(2**k for k in range(4, 17)), networks=16),
         theory=_theory,
         measure=_measure,
         compare=_compare,

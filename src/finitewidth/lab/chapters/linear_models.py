@@ -18,29 +18,31 @@ from finitewidth.lab.linear_descent import (
     descend,
     largest_curvature,
     random_problem,
+    rounding,
     steps_to_rounding,
 )
+from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import DAY_2
 from finitewidth.report import style
 
 _CHAPTER = "Linear models"
-_NOTES = "notes on quadratic models and nearly-kernel methods"
+_NOTES = DAY_2
 
 
 @dataclass(frozen=True)
-class LinearModel:
-    """A random linear model with more features than points, and steps as fractions of 2 / lambda_max."""
+class LinearModel(RandomProblem):
+    """A random linear model with more features than points, and steps as multiples of 1 / lambda_max."""
 
     points: int
     features: int
     at: tuple[int, ...]
     edges: tuple[float, ...] = (0.73, 1.30, 1.95)
     tests: int = 4
-    seed: int = 3
 
     @property
     def problem(self) -> LinearProblem:
         """The same data for prediction and measurement."""
-        return random_problem(self.points, self.features, self.tests, self.seed)
+        return random_problem(self.points, self.features, self.tests, self.rng())
 
     def steps(self) -> Float[np.ndarray, " etas"]:
         """The step sizes."""
@@ -63,7 +65,8 @@ def _two_forms_measure(setting: LinearModel, key) -> Measurement:
 
 
 def _two_forms_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict((absolute_error("test outputs", predicted["output"], measured["output"].value, 1e-10),))
+    allowed = rounding(setting.problem)
+    return Verdict((absolute_error("test outputs", predicted["output"], measured["output"].value, allowed),))
 
 
 def _two_forms_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
@@ -99,8 +102,9 @@ def _propagator_measure(setting: LinearModel, key) -> Measurement:
 
 
 def _propagator_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+    allowed = rounding(setting.problem, setting.steps())
     return Verdict(
-        (absolute_error("training residual", predicted["residual"], measured["residual"].value, 1e-12),)
+        (absolute_error("training residual", predicted["residual"], measured["residual"].value, allowed),)
     )
 
 
@@ -130,15 +134,17 @@ def _any_time_theory(setting: LinearModel) -> Prediction:
 def _any_time_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
     weights = descend(problem, setting.steps(), setting.at)
-    long = descend(problem, setting.steps()[:1], (steps_to_rounding(problem, setting.steps()[0]),))
+    first = setting.steps()[:1]
+    long = descend(problem, first, (steps_to_rounding(problem, first),))
     return {"output": exact(weights @ problem.test.T), "end": exact(problem.test @ long[0, 0])}
 
 
 def _any_time_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+    allowed = rounding(setting.problem, setting.steps())
     return Verdict(
         (
-            absolute_error("test outputs", predicted["output"], measured["output"].value, 1e-12),
-            absolute_error("test outputs at the end", predicted["end"], measured["end"].value, 1e-12),
+            absolute_error("test outputs", predicted["output"], measured["output"].value, allowed),
+            absolute_error("test outputs at the end", predicted["end"], measured["end"].value, allowed),
         )
     )
 
@@ -164,16 +170,16 @@ def _eta_theory(setting: LinearModel) -> Prediction:
 def _eta_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
     direct = problem.test @ np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
-    ends = descend(problem, setting.steps(), (steps_to_rounding(problem, setting.steps()[0]),))[:, 0]
+    ends = descend(problem, setting.steps(), (steps_to_rounding(problem, setting.steps()),))[:, 0]
     return {"gap": exact(ends @ problem.test.T - direct)}
 
 
 def _eta_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
-    gap = measured["gap"].value
+    gap, allowed = measured["gap"].value, rounding(setting.problem, setting.steps())
     return Verdict(
         (
-            absolute_error("end of descent minus direct solution", predicted["gap"], gap, 1e-11),
-            absolute_error("spread over step sizes", 0.0, np.ptp(gap, axis=0), 1e-11),
+            absolute_error("end of descent minus direct solution", predicted["gap"], gap, allowed),
+            absolute_error("spread over step sizes", 0.0, np.ptp(gap, axis=0), allowed),
         )
     )
 
@@ -212,6 +218,7 @@ CLAIMS = (
         measure=_two_forms_measure,
         compare=_two_forms_compare,
         figure=_two_forms_figure,
+        draw=drawn,
     ),
     Claim(
         id="lin-residual-propagator",
@@ -228,6 +235,7 @@ CLAIMS = (
         measure=_propagator_measure,
         compare=_propagator_compare,
         figure=_propagator_figure,
+        draw=drawn,
     ),
     Claim(
         id="lin-test-solution-any-t",
@@ -244,6 +252,7 @@ CLAIMS = (
         measure=_any_time_measure,
         compare=_any_time_compare,
         figure=_any_time_figure,
+        draw=drawn,
     ),
     Claim(
         id="lin-eta-independence",
@@ -261,5 +270,6 @@ CLAIMS = (
         measure=_eta_measure,
         compare=_eta_compare,
         figure=_eta_figure,
+        draw=drawn,
     ),
 )

@@ -10,6 +10,7 @@ from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Check, Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.halves import measured_shifts
+from finitewidth.lab.sources import BEYOND, BOOK
 from finitewidth.lab.tensors import extrapolated
 from finitewidth.report import style
 from finitewidth.statistics.corrections import corrections
@@ -97,7 +98,7 @@ CLAIMS = (
             "infinite-width values by G1/n and H1/n, at equal and at different inputs. Networks and their "
             "halves, coupled so that first-order fluctuations cancel, show both to a few percent."
         ),
-        source="The Principles of Deep Learning Theory, chapters 4 and 8; several inputs derived here",
+        source=f"{BEYOND}: {BOOK}, chapters 4 and 8; several inputs derived here",
         quick=Means(((16, 16),), draws=2000),
         full=Means(((16, 16), (16, 24, 16)), draws=4000),
         theory=_theory,

@@ -12,14 +12,15 @@ from finitewidth.architecture import MLP, Params
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
-from finitewidth.lab.estimate import Estimate, jackknife, sample_mean, stacked
+from finitewidth.lab.estimate import combined, jackknife, sample_mean, stacked
 from finitewidth.lab.one_input import tangent_kernels
+from finitewidth.lab.sources import orf_543
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.report import style
 from finitewidth.statistics.paths import ntk_moments, ntk_ratio_limit
 
 _CHAPTER = "Finite width at initialisation"
-_SOURCE = "ORF 543 lecture notes, NTK of random ReLU networks; "
+_SOURCE = orf_543("11/30") + ", NTK; "
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,7 @@ def _second_measure(setting: Architectures, key) -> Measurement:
             for net, k in zip(setting.networks(), keys, strict=True)
         ]
     )
-    return {
-        "mean": Estimate(means.value[:, 0], means.sem[:, 0]),
-        "second": Estimate(means.value[:, 1], means.sem[:, 1]),
-    }
+    return {"mean": means[:, 0], "second": means[:, 1]}
 
 
 def _second_compare(setting: Architectures, predicted: Prediction, measured: Measurement) -> Verdict:
@@ -98,11 +96,16 @@ def _first_order(hidden: tuple[int, ...]) -> float:
 
 @dataclass(frozen=True)
 class Limit:
-    """Critical ReLU networks of two sizes at each depth over width."""
+    """Critical ReLU networks of two sizes at each depth over width, and one with a narrow layer."""
 
     depth_over_width: tuple[float, ...]
     widths: tuple[int, int]
     draws: int
+    unequal: tuple[int, ...] = (32, 32, 32, 4, 32, 32, 32)
+
+    @property
+    def bottleneck(self) -> MLP:
+        return MLP(self.unequal, "relu", lambda_b=0.0, lambda_W=2.0)
 
     def networks(self, n: int) -> list[MLP]:
         return [
@@ -111,12 +114,20 @@ class Limit:
 
 
 def _limit_theory(setting: Limit) -> Prediction:
-    return {"ratio": ntk_ratio_limit(np.array(setting.depth_over_width))}
+    at_width = {
+        f"width {n}": np.array([ntk_moments(net).ratio for net in setting.networks(n)])
+        for n in setting.widths
+    }
+    return at_width | {
+        "ratio": ntk_ratio_limit(np.array(setting.depth_over_width)),
+        "bottleneck": np.asarray(ntk_moments(setting.bottleneck).ratio),
+    }
 
 
 def _limit_measure(setting: Limit, key) -> Measurement:
     measured = {}
-    for n, width_key in zip(setting.widths, jax.random.split(key), strict=True):
+    *width_keys, bottleneck_key = jax.random.split(key, 3)
+    for n, width_key in zip(setting.widths, width_keys, strict=True):
         keys = jax.random.split(width_key, len(setting.depth_over_width))
         kernels = (
             tangent_kernels(net, 1.0, k, setting.draws)
@@ -128,10 +139,11 @@ def _limit_measure(setting: Limit, key) -> Measurement:
     narrow, wide = measured.values()
     # The distance from the limit falls as 1/width: a line through both widths meets it.
     weight = setting.widths[1] / (setting.widths[1] - setting.widths[0])
-    measured["ratio"] = Estimate(
-        weight * wide.value + (1 - weight) * narrow.value,
-        np.hypot(weight * wide.sem, (1 - weight) * narrow.sem),
+    measured["ratio"] = combined((weight, 1 - weight), (wide, narrow))
+    moments = over_networks(
+        setting.bottleneck, input_of_size(1.0), bottleneck_key, setting.draws // 4, _averaged_over_outputs
     )
+    measured["bottleneck"] = jackknife(moments, lambda m: m[1] / m[0] ** 2)
     return measured
 
 
@@ -140,8 +152,18 @@ def _limit_compare(setting: Limit, predicted: Prediction, measured: Measurement)
     two ends: two widths remove both at first order and leave the square.
     """
     left_out = (12.5 * np.array(setting.depth_over_width) + 2) / setting.widths[0]
+    exact_names = {f"width {n}": f"E[H^2]/E[H]^2 at width {n}" for n in setting.widths}
+    exact_names["bottleneck"] = "E[H^2]/E[H]^2 with a narrow layer"
     return Verdict(
-        (z_score("E[H^2]/E[H]^2", predicted["ratio"], measured["ratio"], predicted["ratio"] * left_out**2),)
+        (
+            z_score(
+                "limit of E[H^2]/E[H]^2",
+                predicted["ratio"],
+                measured["ratio"],
+                predicted["ratio"] * left_out**2,
+            ),
+            *(z_score(text, predicted[name], measured[name]) for name, text in exact_names.items()),
+        )
     )
 
 
@@ -152,9 +174,11 @@ def _limit_figure(setting: Limit, predicted: Prediction, measured: Measurement) 
     blue, red, green, grey = (*style.PALETTE[:3], style.GREY)
     style.theory_line(axes, fine, ntk_ratio_limit(fine), blue, "limit")
     style.theory_line(axes, fine, 1 + 11 / 3 * fine, grey, "first order, 1 + 11/3 L/n", ":")
-    style.measured_points(axes, beta, *measured["ratio"], blue, "extrapolated")
+    value, sem = measured["ratio"]
+    style.measured_points(axes, beta, value, sem, blue, "extrapolated")
     for n, color in zip(setting.widths, (red, green), strict=True):
-        style.measured_points(axes, beta, *measured[f"width {n}"], color, f"width {n}")
+        value, sem = measured[f"width {n}"]
+        style.measured_points(axes, beta, value, sem, color, f"width {n}")
     axes.set(xlabel=r"$\beta=\sum 1/n_\ell$", ylabel=r"$E[H^2]\,/\,E[H]^2$")
     axes.legend(loc="upper left")
     return figure
@@ -183,9 +207,12 @@ CLAIMS = (
         title="E[H^2]/E[H]^2 when depth and width grow together",
         chapter=_CHAPTER,
         statement=(
-            "As depth and width of critical ReLU networks grow with beta = sum 1/n_l fixed, E[H^2]/E[H]^2 "
-            "tends to e^(5 beta) [1/3 + 2/(9 beta) - (1 - e^(-6 beta))/(27 beta^2)]: 1 + 11/3 beta for "
-            "small beta, e^(5 beta)/3 for large."
+            "As depth L and width n of critical ReLU networks with layers of equal width grow with "
+            "beta = L/n fixed, E[H^2]/E[H]^2 tends to "
+            "e^(5 beta) [1/3 + 2/(9 beta) - (1 - e^(-6 beta))/(27 beta^2)]: 1 + 11/3 beta for "
+            "small beta, e^(5 beta)/3 for large. Networks of finite width follow the recursion, which lies "
+            "below the limit. With layers of unequal width depth and sum 1/n_l do not fix the ratio: one "
+            "narrow layer among wide ones makes it smaller."
         ),
         source=_SOURCE + "'comparable to exp(5 beta)' made exact",
         quick=Limit((0.2,), (20, 40), draws=40_000),

@@ -13,6 +13,7 @@ from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.ensembles import input_of_size, over_layers
 from finitewidth.lab.estimate import exact, sample_mean
 from finitewidth.lab.perturbations import along_depth
+from finitewidth.lab.sources import BOOK, orf_543
 from finitewidth.report import style
 from finitewidth.statistics.criticality import susceptibilities
 from finitewidth.statistics.kernels import trajectory
@@ -115,7 +116,8 @@ def _phases_figure(setting: Phases, predicted: Prediction, measured: Measurement
         )
     C_b, C_W = setting.vanishing
     style.theory_line(axes[2], layers, predicted["vanishing variance"], style.PALETTE[2])
-    style.measured_points(axes[2], layers, *measured["vanishing variance"], style.PALETTE[2])
+    value, sem = measured["vanishing variance"]
+    style.measured_points(axes[2], layers, value, sem, style.PALETTE[2])
     axes[2].set(
         yscale="log",
         xlabel=r"layer $\ell$",
@@ -139,7 +141,7 @@ CLAIMS = (
             "the ordered phase, the second explodes in the chaotic phase, and without biases below "
             "criticality the variance vanishes."
         ),
-        source="ORF 543 lecture notes, lecture of 9/19; Roberts, Yaida, Hanin, section 5.1",
+        source=orf_543("9/19") + f"; {BOOK}, section 5.1",
         quick=Phases(width=1000, depth=12, draws=400),
         full=Phases(width=4000, depth=20, draws=2000),
         theory=_phases_theory,

@@ -11,6 +11,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.ensembles import over_layers
 from finitewidth.lab.estimate import exact, sample_mean
+from finitewidth.lab.sources import orf_543
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
@@ -127,7 +128,7 @@ CLAIMS = (
             "At ReLU criticality two inputs become parallel only as a power of depth: the angle obeys cos "
             "phi' = (sin phi + (pi - phi) cos phi)/pi and falls as 3 pi / l."
         ),
-        source="ORF 543 lecture notes, lecture of 9/19, made quantitative here",
+        source=orf_543("9/19") + ", made quantitative here",
         quick=Angle(width=1000, depth=60, draws=200, long_depth=3000),
         full=Angle(width=4000, depth=100, draws=500, long_depth=100_000),
         theory=_angle_theory,

@@ -15,22 +15,24 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, z_score
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import exact, sample_mean
+from finitewidth.lab.random_problem import RandomProblem, drawn
+from finitewidth.lab.sources import orf_543
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
 _CHAPTER = "Tangent kernel"
-_SOURCE = "ORF 543 lecture notes, the neural tangent kernel"
+_SOURCE = orf_543("10/10")
 
 
 @dataclass(frozen=True)
-class OneHiddenLayer:
+class OneHiddenLayer(RandomProblem):
     """tanh neurons of one width on random inputs, with the weights of one network."""
 
     width: int
     draws: int = 0
-    gammas: tuple[float, ...] = (0.1, 0.03, 0.01, 0.003, 0.001)
+    gammas: tuple[float, ...] = (0.003, 0.001, 0.0003, 0.0001, 0.00003)
     points: int = 5
     n_in: int = 3
 
@@ -42,13 +44,13 @@ class OneHiddenLayer:
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and labels."""
-        rng = np.random.default_rng(12)
+        rng = self.rng(0)
         return rng.normal(size=(self.points, self.n_in)), rng.normal(size=self.points)
 
     @property
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Unit-variance weights: w of the neurons (n, d), v of the output (n)."""
-        rng = np.random.default_rng(13)
+        rng = self.rng(1)
         return rng.normal(size=(self.width, self.n_in)), rng.normal(size=self.width)
 
 
@@ -205,6 +207,7 @@ CLAIMS = (
         measure=_formula_measure,
         compare=_formula_compare,
         figure=_formula_figure,
+        draw=drawn,
     ),
     Claim(
         id="ntk-one-step",
@@ -216,10 +219,11 @@ CLAIMS = (
         ),
         source=f"{_SOURCE} (with 1/m, and not an equality)",
         quick=OneHiddenLayer(width=32),
-        full=OneHiddenLayer(width=64, gammas=(0.3, 0.1, 0.03, 0.01, 0.003, 0.001), points=8),
+        full=OneHiddenLayer(width=64, gammas=(0.003, 0.001, 0.0003, 0.0001, 0.00003, 0.00001), points=8),
         theory=_step_theory,
         measure=_step_measure,
         compare=_step_compare,
         figure=_step_figure,
+        draw=drawn,
     ),
 )

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.estimate import Estimate, stacked
+from finitewidth.lab.estimate import stacked
+from finitewidth.lab.sources import BEYOND, BOOK
 from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, draw_widths, verdict, width_figure
 from finitewidth.lab.trained_moments import Ensemble, trained_covariance
 from finitewidth.prediction.predict import predict
@@ -37,7 +38,7 @@ def _measure(setting: TrainedEnsembles, key: PRNGKeyArray) -> Measurement:
         for c, case in enumerate(setting.cases):
             ensemble = Ensemble(*case.data(), case.eta, case.steps, setting.pairs, setting.linear)
             covariance = trained_covariance(case.network(n), ensemble, jax.random.fold_in(key, 100 * c + w))
-            by_case.append(Estimate(*(_entries(part[:, 0, :, 0]) for part in covariance)))
+            by_case.append(covariance[:, 0, :, 0][np.triu_indices(len(case.test))])
         by_width.append(stacked(by_case))
     return {"covariance": stacked(by_width)}
 
@@ -70,7 +71,7 @@ def _claim(id: str, title: str, statement: str, quick: TrainedEnsembles, full: T
         title=title,
         chapter="Finite width after training",
         statement=statement,
-        source="Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, chapters 8, 11 and infinity",
+        source=f"{BEYOND}: {BOOK}, chapters 8, 11 and infinity",
         quick=quick,
         full=full,
         theory=_theory,

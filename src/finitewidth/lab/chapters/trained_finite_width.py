@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.estimate import Estimate, stacked
+from finitewidth.lab.sources import BEYOND, BOOK
 from finitewidth.lab.trained_ensembles import SEEN, Case, TrainedEnsembles, draw_widths, verdict, width_figure
 from finitewidth.lab.trained_moments import Ensemble, trained_mean
 from finitewidth.prediction.predict import predict
 
 _CHAPTER = "Finite width after training"
-_SOURCE = "Roberts, Yaida, Hanin, The Principles of Deep Learning Theory, chapters 11 and infinity"
+_SOURCE = f"{BEYOND}: {BOOK}, chapters 11 and infinity"
 
 
 def _theory(setting: TrainedEnsembles) -> Prediction:
@@ -46,7 +47,7 @@ def _ensemble(setting: TrainedEnsembles, case: Case, n: int, key: PRNGKeyArray) 
     """Mean outputs of trained networks, one after the other."""
     ensemble = Ensemble(*case.data(), case.eta, case.steps, setting.pairs, setting.linear)
     mean = trained_mean(case.network(n), ensemble, key)
-    return Estimate(mean.value.ravel(), mean.sem.ravel())
+    return mean.reshape(-1)
 
 
 def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Verdict:

@@ -12,6 +12,7 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import depth_over_width, z_score
 from finitewidth.lab.estimate import Estimate, sample_mean
+from finitewidth.lab.sources import BEYOND, DAY_2
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
@@ -135,7 +136,7 @@ CLAIMS = (
             "mean M y and covariance K_BB - M K_AB - K_BA M^T + M K_AA M^T, where M = Theta_BA Theta_AA^-1 "
             "(1 - (1 - eta Theta_AA)^t); wide networks follow it from the start to the end of training."
         ),
-        source="notes on quadratic models and nearly-kernel methods, with random initial outputs",
+        source=f"{BEYOND}: {DAY_2}, with random initial outputs",
         quick=Ensembles(hidden=(1024,), networks=200, tests=17),
         full=Ensembles(hidden=(1024, 1024), networks=200, tests=25),
         theory=_theory,

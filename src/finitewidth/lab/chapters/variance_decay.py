@@ -11,6 +11,7 @@ from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.ensembles import input_of_size, over_layers
 from finitewidth.lab.estimate import exact, sample_mean
+from finitewidth.lab.sources import BEYOND, orf_543
 from finitewidth.report import style
 from finitewidth.statistics.criticality import criticality
 from finitewidth.statistics.kernels import trajectory
@@ -129,7 +130,7 @@ CLAIMS = (
             "At C_b = 0, C_W = 1 tanh has the single fixed point K* = 0, approached as K^(l) = 1/(2l) (1 "
             "+ (5/12) log(l)/l + O(1/l)): nothing is exponential at criticality."
         ),
-        source="ORF 543 lecture notes, lecture of 9/19, tanh (1/(2l) holds at C_W = 1)",
+        source=orf_543("9/19") + ", tanh (1/(2l) holds at C_W = 1)",
         quick=Decay(
             "tanh", width=1000, depth=100, draws=200, long_depth=3000, log_term=5 / 12, start_term=1.0
         ),
@@ -150,7 +151,7 @@ CLAIMS = (
             "(7/8) K^2, so the variance falls as K^(l) = 2 pi / l^2 (1 + O(log(l)/l)), faster than for "
             "tanh."
         ),
-        source="Derived here: <z^3; z < 0> = -sqrt(2/pi) K^(3/2) is the first correction to <sigma^2> = K",
+        source=f"{BEYOND}: <z^3; z < 0> = -sqrt(2/pi) K^(3/2) is the first correction to <sigma^2> = K",
         quick=Decay("elu", width=1000, depth=60, draws=200, long_depth=3000, log_term=2.5, start_term=5.0),
         full=Decay("elu", width=4000, depth=100, draws=500, long_depth=100_000, log_term=2.5, start_term=5.0),
         theory=_decay_theory,

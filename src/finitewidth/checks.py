@@ -1,0 +1,83 @@
+"""Arguments that cannot be meant: one sentence with the argument, its value and what would be right."""
+
+import math
+import operator
+import warnings
+from numbers import Real
+from typing import Any, TypeGuard
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether this is one real number, of Python, NumPy or JAX, whose value is known."""
+    if isinstance(value, np.ndarray | jax.Array):
+        return value.ndim == 0 and value.dtype.kind in "iuf" and not isinstance(value, Tracer)
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def plain(value: Any) -> Any:
+    """A number of NumPy or JAX as one of Python, which can be a static part of a pytree; others unchanged."""
+    return value.item() if is_number(value) and not isinstance(value, int | float) else value
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least some size."""
+    try:
+        allowed = not isinstance(value, bool) and operator.index(value) >= least
+    except TypeError:
+        allowed = False
+    if not allowed:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is not a positive, finite number."""
+    if not (is_number(value) and 0 < value < math.inf):
+        raise ValueError(f"{name} must be a positive number, got {value!r}.")
+
+
+def as_numbers(name: str, values: Any) -> Array:
+    """An array of whole or real numbers."""
+    if hasattr(values, "toarray"):
+        raise ValueError(f"{name} is sparse, and kernels are dense: pass {name}.toarray().")
+    if isinstance(values, dict):
+        raise ValueError(f"{name} is a dictionary; it must be one array of numbers.")
+    try:
+        with warnings.catch_warnings():
+            # NumPy takes a word for the name of a type, perhaps of one that is going away.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            array = jnp.asarray(values)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise ValueError(f"{name} is not an array of numbers.") from None
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise ValueError(f"{name} must be real, got {array.dtype}.")
+    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
+        raise ValueError(f"{name} is not an array of numbers.")
+    return array
+
+
+def as_precision(dtype: Any) -> jnp.dtype:
+    """A type of real numbers."""
+    try:
+        found = jnp.zeros((), dtype).dtype
+    except TypeError:
+        found = None
+    if found is None or not jnp.issubdtype(found, jnp.floating):
+        raise ValueError(f"dtype must be float64 or float32, got {dtype!r}.")
+    return found
+
+
+def check_key(key: Any, name: str = "key") -> None:
+    """Refuse what is not one key of `jax.random`."""
+    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    shape = jnp.shape(key) if typed else None
+    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1
+    if raw or (typed and shape == ()):
+        return
+    given = f"{shape[0]} keys" if shape else f"{key!r}"
+    raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {given}.")

@@ -1,0 +1,125 @@
+"""The standard errors of sampled corrections, and the keys that keep samples independent."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+import finitewidth as fw
+from finitewidth.prediction import sampled_covariance as covariance_module
+from finitewidth.prediction import sampled_mean as mean_module
+from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.sampled_mean import SampledNeurons
+from finitewidth.statistics.hidden_layers import layer_kernels
+from tolerances import assert_close
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(6, 3)), rng.normal(size=(3, 1))
+    net = fw.MLP((64,), "tanh", 0.2, 1.3, 0.2, 1.0)
+    kernels = layer_kernels(net, x)
+    return net, kernels, TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
+
+
+def small_batches(monkeypatch):
+    """Batches of 32 samples, the fewest, so that a round takes many of them."""
+    for module in (mean_module, covariance_module):
+        monkeypatch.setattr(module, "_ENTRIES", 1)
+
+
+def used_keys(monkeypatch, module) -> list[tuple]:
+    """The keys of all batches, from now on."""
+    keys, batch = [], module._batch
+
+    def recorded(*arguments):
+        (key,) = (
+            a
+            for a in arguments
+            if hasattr(a, "dtype") and jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key)
+        )
+        keys.append(tuple(np.asarray(jax.random.key_data(key)).tolist()))
+        return batch(*arguments)
+
+    monkeypatch.setattr(module, "_batch", recorded)
+    return keys
+
+
+def test_no_batch_of_the_mean_uses_a_key_again(problem, monkeypatch):
+    small_batches(monkeypatch)
+    keys = used_keys(monkeypatch, mean_module)
+    rounds = []
+    options = SampledNeurons(0.3, key=jax.random.key(1), progress=lambda done, error: rounds.append(error))
+    mean_module.sampled_mean(*problem, options)
+    assert len(rounds) > 1
+    assert len(keys) > 50
+    assert len(set(keys)) == len(keys)
+
+
+def test_no_batch_of_the_covariance_uses_a_key_again(problem, monkeypatch):
+    small_batches(monkeypatch)
+    keys = used_keys(monkeypatch, covariance_module)
+    rounds = []
+    options = SampledNeurons(most_samples=6000, key=jax.random.key(1))
+    progress = lambda done, error: rounds.append(error)
+    covariance_module.sampled_covariance(*problem, options, 0.01, progress)
+    assert len(rounds) > 1
+    assert len(keys) > 50
+    assert len(set(keys)) == len(keys)
+
+
+def test_the_error_of_the_mean_is_the_scatter_between_runs(problem):
+    runs = 24
+    found = [
+        mean_module.sampled_mean(*problem, SampledNeurons(0.2, key=jax.random.key(seed)))
+        for seed in range(runs)
+    ]
+    scatter = np.var([run.origins.total for run in found], axis=0, ddof=1)
+    stated = np.mean([run.standard_error**2 for run in found], axis=0)
+    # Outputs at the test points may all move together: a variance of so many runs, once in a thousand times.
+    low, high = stats.chi2.ppf([5e-4, 1 - 5e-4], runs - 1) / (runs - 1)
+    assert low < scatter.mean() / stated.mean() < high
+    for run in found:
+        assert_close(run.standard_error**2, sum(error**2 for error in run.standard_errors))
+        assert not run.standard_errors.mean_ntk.any()
+
+
+def test_the_error_of_the_covariance_adds_up_all_strata(problem, monkeypatch):
+    made, strata = [], covariance_module.covariance_strata
+    monkeypatch.setattr(
+        covariance_module, "covariance_strata", lambda *a: made.extend(strata(*a)) or list(made)
+    )
+    options = SampledNeurons(most_samples=6000, key=jax.random.key(2))
+    found = covariance_module.sampled_covariance(*problem, options, 0.2)
+    assert len(made) > 5
+    assert sum(s.count for s in made) == found.samples
+    squared = 0.0
+    for s in made:
+        mean = s.sums / s.count
+        squared = squared + s.scale**2 * (s.squares - s.count * mean**2) / (s.count - 1) / s.count
+    assert_close(found.standard_error**2, squared, 1e-6)
+
+
+def test_predict_divides_the_errors_by_the_width(problem):
+    """The law's fields are those of the samples of its key, over the width of 64 * 100 neurons."""
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(6, 3)), rng.normal(size=(3, 1))
+    method = SampledNeurons(0.5, most_samples=2000, covariance_error=0.5, key=jax.random.key(3))
+    n = 6400
+    net = fw.MLP((n,), "tanh", 0.2, 1.3, 0.2, 1.0)
+    law = fw.predict(net, x[:3], y, x[3:], fw.GradientFlow(), order=1, method=method)
+    kernels = layer_kernels(net, x)
+    modes = TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
+    sampled = mean_module.sampled_mean(net, kernels, modes, method)
+    spread = covariance_module.sampled_covariance(net, kernels, modes, method, 0.5)
+    first = law.first_order
+    assert_close(n * first.mean_correction_error, sampled.standard_error, 1e-6)
+    for part, expected in zip(first.origin_error, sampled.standard_errors, strict=True):
+        assert_close(n * part, expected, 1e-6, scale=sampled.standard_error.max())
+    for part, expected in zip(first.origin, sampled.origins, strict=True):
+        assert_close(n * part, expected, 1e-6, scale=np.abs(sampled.origins.total).max())
+    assert_close(n * first.covariance_correction, spread.coefficient, 1e-6)
+    assert_close(n * first.covariance_correction_error, spread.standard_error, 1e-6)
+    assert first.samples == sampled.samples + spread.samples
+    assert_close(law.mean_correction_error**2, sum(np.asarray(e) ** 2 for e in first.origin_error), 1e-6)

@@ -1,0 +1,100 @@
+"""What others install: the wheel, its licence, and a description that package indexes can show."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+import yaml
+
+import finitewidth as fw
+from book import load
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    (path,) = folder.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    return message_from_bytes(wheel.read(f"finitewidth-{PROJECT['version']}.dist-info/METADATA"))
+
+
+def test_wheel_is_complete(wheel):
+    names = set(wheel.namelist())
+    info = f"finitewidth-{PROJECT['version']}.dist-info"
+    assert {"finitewidth/py.typed", "finitewidth/report/page.css", f"{info}/licenses/LICENSE"} <= names
+    modules = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.py")}
+    assert modules <= names
+    assert not [name for name in names if not name.startswith(("finitewidth/", info))]
+
+
+def test_metadata_says_who_may_use_it_and_for_what(metadata):
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Author"] == "The finitewidth authors"
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    assert "neural tangent kernel" in metadata["Keywords"]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_torch_may_be_any_recent_one(metadata):
+    assert "torch>=2.4; extra == 'torch'" in metadata.get_all("Requires-Dist")
+
+
+def test_description_has_no_relative_target(metadata):
+    description = metadata.get_payload(decode=True).decode()
+    targets = re.findall(r"\]\(([^)]*)\)", description) + re.findall(r'(?:src|href)="([^"]*)"', description)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert "import finitewidth as fw" in description
+    assert "the guide" in description.lower()
+
+
+def test_relative_targets_of_the_readme_exist():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = [t for t in re.findall(r"\]\(([^)\s]*)\)", readme) if not t.startswith("https://")]
+    assert len(targets) > 10
+    assert [target for target in targets if not (ROOT / target.partition("#")[0]).exists()] == []
+
+
+class TestDescription:
+    @pytest.fixture
+    def shown(self):
+        return load(ROOT / "hatch_metadata.py").without_relative_targets
+
+    @pytest.mark.parametrize(
+        ("written", "expected"),
+        [
+            ("see [the guide](docs/guide.md#a).", "see the guide."),
+            ("[here](#first-steps)", "here"),
+            ("[out](https://example.org/a)", "[out](https://example.org/a)"),
+            ("![two curves](docs/a.png)", "*(Picture in the repository: two curves.)*"),
+            ("![x](https://example.org/a.png)", "![x](https://example.org/a.png)"),
+            ("```python\nf[a](b)\n```\n[c](d)", "```python\nf[a](b)\n```\nc"),
+        ],
+    )
+    def test_words_stay(self, shown, written, expected):
+        assert shown(written) == expected
+
+
+def test_one_version_everywhere():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert fw.__version__ == PROJECT["version"] == citation["version"]
+    assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1].rstrip(",") == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"]
+    assert citation["authors"] == PROJECT["authors"]
