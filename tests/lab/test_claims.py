@@ -174,7 +174,7 @@ WRONG = [
     *WRONG_FINITE_WIDTH_THEORIES,
     ("trained-mean-width", "coefficient", scaled(1.5)),
     ("trained-mean-gelu", "coefficient", scaled(1.5)),
-    ("trained-mean-depth-3", "coefficient", scaled(1.5)),
+    ("trained-mean-depth-3", "coefficient", scaled(2.0)),
     ("trained-mean-stopped", "coefficient", scaled(1.5)),
     ("trained-covariance-width", "coefficient", scaled(1.5)),
     ("trained-covariance-depth-3", "coefficient", scaled(2.0)),

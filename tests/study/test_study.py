@@ -179,8 +179,8 @@ def test_corrections_are_told_in_units_of_the_target(corrected):
 def test_words_say_by_which_share_the_variance_changes(corrected):
     """Variances 2 and 4 at infinite width, changed by 0.3 and 0.6: by 15 per cent, known to 20."""
     change, error = jnp.diag(jnp.array([0.3, 0.6])), jnp.diag(jnp.array([0.06, 0.12]))
-    first = corrected.law.first_order._replace(
-        covariance_correction=change, covariance_correction_error=error
+    first = dataclasses.replace(
+        corrected.law.first_order, covariance_correction=change, covariance_correction_error=error
     )
     law = dataclasses.replace(
         corrected.law, first_order=first, covariance=jnp.diag(jnp.array([2.0, 4.0])) + change

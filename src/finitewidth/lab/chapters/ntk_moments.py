@@ -195,7 +195,7 @@ CLAIMS = (
             "width; with one hidden layer E[H^2]/E[H]^2 = 1 + 3/n."
         ),
         source=_SOURCE + "the output layer counts (L+1, not L); recursion for any two slopes derived here",
-        quick=Architectures(((8,), (20, 30, 25)), draws=5000),
+        quick=Architectures(((8,), (20, 30, 25)), draws=10_000),
         full=Architectures(((8,), (24, 12), (6, 5, 7), (20, 30, 25), (10, 10, 10, 10)), draws=100_000),
         theory=_second_theory,
         measure=_second_measure,
