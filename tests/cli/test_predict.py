@@ -107,7 +107,9 @@ def test_verification_is_written_and_printed(command, prices, tmp_path):
         "predict", "prices.csv", "--target", "price", "--hidden", "32", "--steps", "30", "--verify", "6"
     )
     assert result.code == 0, result.err
-    assert "6 networks of width 32, 30 steps" in result.out
+    lines = result.out.splitlines()
+    assert any(line.startswith("6 networks of width 32, 30 steps") for line in lines)
+    assert any(line.startswith("spread: ") for line in lines)
     summary = json.loads((tmp_path / "predict-prices" / "summary.json").read_text())
     assert summary["verification"]["networks"] == 6
     assert summary["training"] | {"steps": 30, "ridge": 0.0} == summary["training"]

@@ -114,5 +114,6 @@ def predict(
     output.print(columns_table(prepared))
     output.print(study_table(study))
     if study.verification is not None:
-        say(output, str(study.verification))
+        for line in str(study.verification).splitlines():
+            say(output, line)
     say(output, f"report: {directory / REPORT}")
