@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 import finitewidth as fw
 from finitewidth import lab
+from finitewidth.data import read_table
 from finitewidth.lab.chapters import trained_covariance, trained_finite_width
 from finitewidth.lab.estimate import Estimate
 from finitewidth.networks.mlp import apply, init, preactivations
@@ -23,7 +24,6 @@ from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 from finitewidth.report.prediction_figures import draw_loss
 from finitewidth.study.preparation import Options, prepare
 from finitewidth.study.study import Choices, run_study
-from finitewidth.study.tables import read_table
 
 IMAGES = Path(__file__).parent / "images"
 RECORDS = Path(__file__).parents[1] / "build" / "lab-full"
@@ -181,9 +181,9 @@ def demo_result() -> Figure:
     mean, spread = (data.unit * a[order] for a in (check.predicted_mean[:, 0], check.predicted_std))
     rows, blue = np.arange(1, len(order) + 1), style.PALETTE[0]
     with style.house_style():
-        figure = Figure(figsize=(11.4, 4.2), layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
-        words = "Lines and bands: computed without training.   Points: 64 networks trained afterwards."
+        figure = Figure(figsize=(9.2, 4.4), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
+        words = "Lines and band: computed without training.   Points: 64 networks trained afterwards."
         figure.suptitle(words, x=0.01, ha="left")
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         band = (data.center + mean - 2 * spread, data.center + mean + 2 * spread)
@@ -200,7 +200,7 @@ def demo_result() -> Figure:
         left.set_title("What the networks say about 89 patients")
         left.legend(loc="upper left")
         draw_loss(right, study)
-        right.set_title("How they got there")
+        right.set_title("Error during training")
     return figure
 
 

@@ -196,6 +196,7 @@ def text(words: str) -> str:
     words = re.sub(r"\bprod(?=_|\()", "∏", words)
     words = re.sub(r"sqrt\((\w+)\)", r"√\1", words)
     words = re.sub(r"\^([0-9l])(?![\w/])", lambda m: m[1].translate(_RAISED), words)
+    words = re.sub(r"\^\((-?\d+(?:/\d+)?)\)", r"^\1", words)
     words = re.sub(r"\^(\([^)]*\)|-?\d+(?:/\d+)?|[a-zT])", r"<sup>\1</sup>", words)
     words = re.sub(
         r"(?<=[A-Za-z⟩∑∏'])_([A-Za-z0-9]+)", lambda m: f"<sub>{_INDEX.get(m[1], m[1])}</sub>", words

@@ -77,7 +77,7 @@ def test_ordinary_functions_are_accepted(made):
         ("xyzzy", r"unknown activation 'xyzzy'\. Known: linear"),
         ("relu:2", r"unknown activation 'relu:2'"),
         ("", r"unknown activation ''"),
-        ("leaky_relu:abc", r"activation 'leaky_relu:abc': could not convert"),
+        ("leaky_relu:abc", r"activation 'leaky_relu:abc': 'abc' after the colon is not a number"),
         ("leaky_relu:nan", r"leaky_relu needs a finite slope, got nan"),
         ("leaky_relu:inf", r"leaky_relu needs a finite slope, got inf"),
         ("monomial:0", r"monomial needs a positive integer power, got 0"),

@@ -76,7 +76,7 @@ def test_no_critical_point_asks_for_values(name):
         ({"lambda_W": (1.0, 1.0, 1.0)}, r"lambda_W has shape \(3,\); give one number, or 2 of them"),
         ({"hidden": (0,)}, r"hidden must hold positive whole numbers, got \(0,\)"),
         ({"hidden": (4, -1)}, r"hidden must hold positive whole numbers, got \(4, -1\)"),
-        ({"n_out": 0}, r"n_out must hold positive whole numbers"),
+        ({"n_out": 0}, r"n_out must be a whole number of at least 1"),
         ({"activation": "rleu"}, r"unknown activation 'rleu'\. Did you mean 'relu'"),
     ],
 )

@@ -1,7 +1,11 @@
 """What users type."""
 
+import ast
+import os
+import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +31,50 @@ def test_a_wrong_name_is_an_attribute_error():
 
 def test_importing_the_package_switches_to_64_bits(rng):
     assert fw.kernels(fw.MLP((4,), "relu"), rng.normal(size=(2, 3))).ntk.dtype == "float64"
+
+
+ORDERS = {
+    "before JAX": "import finitewidth, jax.numpy as jnp",
+    "after JAX": "import jax.numpy as jnp, finitewidth",
+    "by a part of it": "import finitewidth.statistics.kernels, jax.numpy as jnp",
+    "after an array": "import jax.numpy as jnp; jnp.ones(1); import finitewidth",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("setting", [None, "0"])
+def test_64_bits_in_every_order_of_imports(order, setting):
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_ENABLE_X64"}
+    code = f"{ORDERS[order]}; assert jnp.ones(1).dtype == 'float64'; assert finitewidth.kernels"
+    given = {} if setting is None else {"JAX_ENABLE_X64": setting}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment | given)
+
+
+def test_importing_the_package_imports_no_jax():
+    code = (
+        "import sys, finitewidth as fw; assert 'jax' not in sys.modules; assert 'predict' in dir(fw); "
+        "assert fw.statistics.kernels.kernels is fw.kernels; assert fw.lab.claims; assert fw.estimators"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_module_is_an_attribute():
+    modules = [module.name for module in pkgutil.iter_modules(fw.__path__) if not module.name.startswith("_")]
+    assert [name for name in modules if not hasattr(fw, name)] == []
+
+
+def test_type_checkers_see_what_users_get():
+    """The imports for type checkers, `__all__` and the table of homes name the same things."""
+    tree = ast.parse(Path(fw.__file__).read_text())
+    (block,) = [
+        node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    seen = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen.pop("estimators") == "finitewidth.prediction"
+    assert seen == {name: f"finitewidth.{home}" for name, home in fw._HOME_OF.items()}
+    assert sorted(seen) == sorted(fw.__all__)

@@ -72,7 +72,7 @@ WRONG = [
     ("eps-star", "epsilon", scaled(1.5)),
     ("eps-star", "refined", scaled(1.3)),
     ("eps-star-diabetes", "epsilon", scaled(-1.0)),
-    ("eps-star-diabetes", "refined", scaled(1.3)),
+    ("eps-star-diabetes", "epsilon", scaled(1.01)),
     ("useful-meta-features", "useful", scaled(0.5)),
     ("useful-meta-features", "unrelated", scaled(2.0)),
     ("network-nearly-kernel", "NTK and dNTK", off_by(1)),

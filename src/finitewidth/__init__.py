@@ -4,10 +4,12 @@ Importing the package switches JAX to 64-bit floating point; arrays passed in as
 Everything else is imported when it is first used, so that `finitewidth --help` does not wait for JAX.
 """
 
+import functools
 import importlib
 import importlib.util
 import os
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if "jax" in sys.modules:
@@ -147,12 +149,21 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module("finitewidth.prediction.estimators")
     elif name == "__version__":
         value = _version()
-    elif not name.startswith("_") and importlib.util.find_spec(f"finitewidth.{name}"):
-        value = importlib.import_module(f"finitewidth.{name}")
     else:
-        raise AttributeError(f"module 'finitewidth' has no attribute {name!r}")
+        value = _module("finitewidth", name)
     globals()[name] = value
     return value
+
+
+def _module(package: str, name: str) -> ModuleType:
+    """A module of a package; its own modules are found as attributes, too."""
+    full_name = f"{package}.{name}"
+    if name.startswith("_") or not importlib.util.find_spec(full_name):
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    module = importlib.import_module(full_name)
+    if hasattr(module, "__path__"):
+        vars(module).setdefault("__getattr__", functools.partial(_module, full_name))
+    return module
 
 
 def _version() -> str:

@@ -9,13 +9,14 @@ from typing import Any, TypeGuard
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether this is one real number, of Python, NumPy or JAX, whose value is known."""
     if isinstance(value, np.ndarray | jax.Array):
-        return value.ndim == 0 and value.dtype.kind in "iuf" and not isinstance(value, jax.core.Tracer)
+        return value.ndim == 0 and value.dtype.kind in "iuf" and not isinstance(value, Tracer)
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from finitewidth.activations import Activation, as_activation
+from finitewidth.whole_files import whole_file
 
 FORMAT = 1
 _TEXT = "finitewidth.json"
@@ -67,15 +68,8 @@ def save(thing: object, path: str | os.PathLike) -> Path:
         "versions": {name: _version(name) for name in ("finitewidth", "jax", "numpy")},
         "content": described,
     }
-    target = _target(path)
-    unfinished = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
-    try:
-        with unfinished.open("xb") as file:
-            _write(file, json.dumps(text, indent=1, allow_nan=False), arrays)
-            os.fsync(file.fileno())
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(_target(path)) as file:
+        _write(file, json.dumps(text, indent=1, allow_nan=False), arrays)
     return Path(path)
 
 

@@ -50,14 +50,39 @@ def test_nothing_is_overwritten_unless_asked(command, x, tmp_path):
     assert command("kernel", "x.npy", "--hidden", "8x2", "--out", "k.npz", "--force").code == 0
 
 
+def test_words_dates_and_gaps_are_prepared_with_a_word(command, tmp_path):
+    rows = ["u,1,2020-01-01", "v,,2020-02-01", "u,3,2021-01-01", "w,4,2020-06-01", "v,7,2022-01-01"] * 3
+    lines = [",kind,size,when", *(f"{i},{row}" for i, row in enumerate(rows))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    arguments = ("--hidden", "8x2", "--activation", "tanh")
+    result = command("kernel", "t.csv", *arguments, "--target", "size", "--out", "k.npz")
+    assert result.code == 0, result.err
+    notes = " ".join(result.err.split())
+    assert "the first column of t, which has no name, only numbers the rows" in notes
+    assert "column 'when': date, as days." in notes
+    days = np.tile([18262, 18293, 18628, 18414, 18993.0], 3)
+    words = np.tile([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0.0]], (3, 1))
+    centred = words - words.mean(axis=0)
+    x = np.column_stack([centred / np.sqrt(words.var(axis=0).sum()), (days - days.mean()) / days.std()])
+    expected = fw.kernels(fw.MLP((8, 8), "tanh"), x)
+    assert_close(np.load(tmp_path / "k.npz")["ntk"], expected.ntk, 1e-9)
+
+
 WRONG = {
     "missing": (["kernel", "no.npy", "--hidden", "8x2", "--out", "k.npz"], "no.npy does not exist"),
     "folder": (["kernel", ".", "--hidden", "8x2", "--out", "k.npz"], "is a directory"),
-    "not an array": (["kernel", "text.npy", "--hidden", "8x2", "--out", "k.npz"], "not an array of numbers"),
-    "words": (["kernel", "words.npy", "--hidden", "8x2", "--out", "k.npz"], "not numbers"),
-    "several": (["kernel", "two.npz", "--hidden", "8x2", "--out", "k.npz"], "holds several arrays (a, b)"),
+    "not an array": (
+        ["kernel", "text.npy", "--hidden", "8x2", "--out", "k.npz"],
+        "not a .npy file of a plain array",
+    ),
+    "empty": (["kernel", "empty.csv", "--hidden", "8x2", "--out", "k.npz"], "empty.csv is empty"),
+    "lengths": (["kernel", "two.npz", "--hidden", "8x2", "--out", "k.npz"], "differ in length: a 2, b 3"),
     "flat": (["kernel", "flat.npy", "--hidden", "8x2", "--out", "k.npz"], "reshape it to (3, 1)"),
-    "nan": (["kernel", "nan.npy", "--hidden", "8x2", "--out", "k.npz"], "nan.npy holds NaN"),
+    "nan": (["kernel", "nan.npy", "--hidden", "8x2", "--out", "k.npz"], "can be an input"),
+    "target": (
+        ["kernel", "x.npy", "--target", "z", "--hidden", "8x2", "--out", "k.npz"],
+        "x has no column 'z'",
+    ),
     "zero": (["kernel", "zero.npy", "--hidden", "8x2", "--out", "k.npz"], "zero vector in row 1"),
     "activation": (
         ["kernel", "x.npy", "--hidden", "8x2", "--activation", "tahn", "--out", "k.npz"],
@@ -79,7 +104,7 @@ WRONG = {
     ),
     "features": (
         ["kernel", "x.npy", "--test", "narrow.npy", "--hidden", "8x2", "--out", "k.npz"],
-        "2 features and x2 has 5",
+        "narrow has 2 columns; the first table has 5 inputs",
     ),
     "output folder": (["kernel", "x.npy", "--hidden", "8x2", "--out", "no/k.npz"], "does not exist"),
     "dtype": (
@@ -93,8 +118,8 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_input_is_one_sentence_and_exit_code_2(command, x, tmp_path, case):
     (tmp_path / "text.npy").write_text("hello")
-    np.save(tmp_path / "words.npy", np.array(["a", "b"]))
-    np.savez(tmp_path / "two.npz", a=x, b=x)
+    (tmp_path / "empty.csv").write_text("")
+    np.savez(tmp_path / "two.npz", a=np.ones(2), b=np.ones(3))
     np.save(tmp_path / "flat.npy", np.ones(3))
     np.save(tmp_path / "nan.npy", np.array([[1.0, np.nan]]))
     np.save(tmp_path / "zero.npy", np.array([[1.0, 1.0], [0.0, 0.0]]))

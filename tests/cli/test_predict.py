@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.data import read_table
 from finitewidth.study.preparation import Options, prepare
-from finitewidth.study.tables import read_table
 from tolerances import assert_close
 
 SMALL = ("--hidden", "8x2", "--activation", "tanh")
@@ -107,7 +107,9 @@ def test_verification_is_written_and_printed(command, prices, tmp_path):
         "predict", "prices.csv", "--target", "price", "--hidden", "32", "--steps", "30", "--verify", "6"
     )
     assert result.code == 0, result.err
-    assert "6 networks of width 32, 30 steps" in result.out
+    lines = result.out.splitlines()
+    assert any(line.startswith("6 networks of width 32, 30 steps") for line in lines)
+    assert any(line.startswith("spread: ") for line in lines)
     summary = json.loads((tmp_path / "predict-prices" / "summary.json").read_text())
     assert summary["verification"]["networks"] == 6
     assert summary["training"] | {"steps": 30, "ridge": 0.0} == summary["training"]
@@ -159,15 +161,61 @@ def test_a_test_file_without_answers_is_predicted_without_scores(command, prices
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["scores"] is None
 
 
-def test_npz_and_one_hot(command, columns, tmp_path, rng):
-    words = np.where(rng.uniform(size=40) > 0.5, "new", "old")
-    np.savez(
-        tmp_path / "t.npz", x=np.stack([columns["a"], columns["b"]], axis=1), kind=words, y=columns["price"]
-    )
-    result = command("predict", "t.npz", "--one-hot", *SMALL, "--out", "run")
+def test_new_rows_get_one_line_each(command, columns, tmp_path, rng):
+    kinds = np.where(rng.uniform(size=40) > 0.5, "new", "old")
+    columns["price"] += 10.0 * (kinds == "new")
+    whole = {"": np.arange(40)} | columns | {"kind": kinds, "note": [f"row {i}" for i in range(40)]}
+    write(tmp_path / "shop.csv", whole)
+    rows = {
+        "kind": ["new", "older", "old", ""],
+        "b": [9.5, "", 11.0, 9.0],
+        "a": [0.3, 0.1, -0.2, 0.5],
+        "z": [1] * 4,
+    }
+    write(tmp_path / "rows.csv", rows)
+    result = command("predict", "shop.csv", "--new", "rows.csv", "--target", "price", *SMALL, "--out", "run")
     assert result.code == 0, result.err
-    features = json.loads((tmp_path / "run" / "summary.json").read_text())["data"]["features"]
-    assert features == ["x0", "x1", "kind=new", "kind=old"]
+    notes = " ".join(result.err.split())
+    assert "the first column of shop, which has no name, only numbers the rows and was left out." in notes
+    assert "column 'kind' of rows holds 'older' and 1 more words, unknown to training" in notes
+    assert "rows has 1 gap in column 'b', where training had none; filled with the median" in notes
+    assert "column 'z' of rows is not in the training table: not used." in notes
+    got = read(tmp_path / "run" / "predictions.csv")
+    assert got["row"].tolist() == ["1", "2", "3", "4"]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["data"]["features"] == ["a", "b", "kind=old"]
+    assert {"column": "note", "done": "40 different words in 40 rows, like names: left out", "inputs": 0} in (
+        summary["data"]["columns"]
+    )
+    assert summary["scores"] is None
+    assert summary["other methods"] == []
+    assert summary["scores at left-out training rows"]["r2"] > 0.5
+    # The same rows in another format and another order of columns get the same predictions.
+    np.savez(tmp_path / "rows.npz", **{name: np.array(rows[name], str) for name in ("a", "b", "kind")})
+    again = command("predict", "shop.csv", "--new", "rows.npz", "--target", "price", *SMALL, "--out", "again")
+    assert again.code == 0, again.err
+    assert (tmp_path / "again" / "predictions.csv").read_text() == (
+        tmp_path / "run" / "predictions.csv"
+    ).read_text()
+
+
+def test_other_methods_are_those_of_scikit_learn(command, prices, tmp_path):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import RidgeCV
+
+    result = command("predict", "prices.csv", "--target", "price", *SMALL, "--ridge", "0.1", "--out", "run")
+    assert result.code == 0, result.err
+    data = prepare(read_table("prices.csv"), None, Options(target="price"))
+    others = json.loads((tmp_path / "run" / "summary.json").read_text())["other methods"]
+    models = (RidgeCV(np.logspace(-3, 5, 17)), HistGradientBoostingRegressor(random_state=0))
+    assert [other["name"] for other in others] == ["ridge regression", "boosted trees"]
+    for other, model in zip(others, models, strict=True):
+        model.fit(data.x_train, data.y_train[:, 0])
+        assert_close(other["score"], model.score(data.x_test, data.y_test[:, 0]), 1e-9)
+        error = data.unit * (model.predict(data.x_test) - data.y_test[:, 0])
+        assert_close(other["rmse"], np.sqrt(np.mean(error**2)), 1e-9)
+    assert "ridge regression" in result.out
+    assert 'id="comparison"' in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_another_run_is_never_overwritten_unless_asked(command, prices, tmp_path):
@@ -203,18 +251,19 @@ def test_duplicates_are_noted_with_a_ridge_and_refused_without(command, columns,
 
 
 TABLES = {
-    "gaps.csv": {"a": ["1", "", "3", "nan"] * 5, "y": np.arange(20) / 3},
-    "words.csv": {"a": np.arange(20.0), "maker": ["x", "y"] * 10, "y": np.arange(20) / 3},
-    "constant.csv": {"a": np.arange(20.0), "c": np.full(20, 4.0), "y": np.arange(20) / 3},
+    "words.csv": {"a": ["x", "y"] * 10, "b": np.arange(20.0)},
+    "constant.csv": {"c": np.full(20, 4.0), "y": np.arange(20) / 3},
     "one.csv": {"a": [1.0], "y": [2.5]},
     "few.csv": {"a": np.arange(5.0), "name": list("uvwxy")},
 }
 WRONG = {
     "missing column": (["prices.csv", "--target", "prise"], "no column 'prise'. Did you mean 'price'?"),
     "no target": (["prices.csv"], "say which column of prices to predict with --target: a, b, price"),
-    "words": (["words.csv", "--target", "y"], "column 'maker' is not numeric; .* --one-hot"),
-    "constant": (["constant.csv", "--target", "y"], "column 'c' is constant, 4 in every training row"),
-    "gaps": (["gaps.csv", "--target", "y"], "10 of 20 rows of gaps have missing .*, first row 2"),
+    "constant": (["constant.csv", "--target", "y"], "every feature of constant is constant over the 16"),
+    "words": (["prices.csv", "--target", "price", "--new", "words.csv"],
+              "column 'a' of words holds 'x' in row 1; in training it holds numbers"),
+    "missing": (["prices.csv", "--target", "price", "--new", "one.csv"], "one has no column 'b', which the"),
+    "both": (["prices.csv", "--target", "price", "--new", "a", "--test", "b"], "give --test, .* not both"),
     "one row": (["one.csv", "--target", "y"], "one has 1 row"),
     "one training row": (["one.csv", "--target", "y", "--test", "one.csv"], "one training row in one"),
     "classes": (["few.csv", "--target", "name"], "target 'name' has 5 classes and there are 4 training rows"),

@@ -57,6 +57,17 @@ def test_the_result_can_be_made_again_from_its_settings(command, tmp_path):
     json.dumps(settings)
 
 
+def test_words_gaps_and_an_index(command, tmp_path):
+    rows = [f"{i},{'uvw'[i % 3]},{i % 7 if i % 5 else ''},{'cat' if i % 3 else 'dog'}" for i in range(40)]
+    (tmp_path / "pets.csv").write_text("\n".join([",kind,size,pet", *rows]))
+    result = command("train-ensemble", "pets.csv", "--out", "nets.npz", *FEW)
+    assert result.code == 0, result.err
+    assert "the last column of pets, 'pet', is taken for the label." in " ".join(result.err.split())
+    nets = fw.Ensemble.load(tmp_path / "nets.npz")
+    assert nets.outputs.shape == (4, 10, 2)
+    assert nets.losses[:, -1].mean() < nets.losses[:, 0].mean()
+
+
 def test_a_directory_is_continued_and_protected(command):
     first = command("train-ensemble", "diabetes", "--out", "a.npz", "--directory", "kept", *FEW)
     second = command("train-ensemble", "diabetes", "--out", "b.npz", "--directory", "kept", *FEW)
@@ -71,7 +82,7 @@ def test_a_directory_is_continued_and_protected(command):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("iris",), "unknown data set 'iris'"),
+        (("irs",), "'irs' is neither a data set"),
         (("absent.csv",), "absent.csv does not exist"),
         (("diabetes", "--loss", "cross_entropy"), "are not classes 0, 1, 2"),
         (("diabetes", "--optimizer", "adam"), "--learning-rate is needed for the optimizer 'adam'"),

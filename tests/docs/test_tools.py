@@ -127,6 +127,7 @@ def docstrings(path: Path) -> list[str]:
         ("z < 0 or z > 0", "z &lt; 0 or z &gt; 0"),
         ("2 pi / l^2", "2 π / l²"),
         ("n^-1/2", "n<sup>-1/2</sup>"),
+        ("n^(-1/2)", "n<sup>-1/2</sup>"),
         ("K^(l+1)", "K<sup>(l+1)</sup>"),
         ("the sum of squares", "the sum of squares"),
         ("a | b", "a \\| b"),

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+import json
 from pathlib import Path
 
 import numpy as np
@@ -173,7 +174,7 @@ WRONG = [
     *WRONG_FINITE_WIDTH_THEORIES,
     ("trained-mean-width", "coefficient", scaled(1.5)),
     ("trained-mean-gelu", "coefficient", scaled(1.5)),
-    ("trained-mean-depth-3", "coefficient", scaled(1.5)),
+    ("trained-mean-depth-3", "coefficient", scaled(2.0)),
     ("trained-mean-stopped", "coefficient", scaled(1.5)),
     ("trained-covariance-width", "coefficient", scaled(1.5)),
     ("trained-covariance-depth-3", "coefficient", scaled(2.0)),
@@ -216,6 +217,13 @@ def test_instruments_know_no_theory(instrument):
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     theory = ("statistics", "expectations", "dynamics", "prediction")
     assert not {name for name in imported if name.startswith(tuple(f"finitewidth.{t}" for t in theory))}
+
+
+def test_a_run_of_all_claims_rarely_fails_by_noise_alone():
+    """Of the claims whose records are there: all of them after a run of the whole file."""
+    records = [RECORDS / f"{id}.json" for id in IDS]
+    rates = [json.loads(path.read_text(encoding="utf-8"))["false_alarm"] for path in records if path.exists()]
+    assert sum(rates) <= 0.01
 
 
 def test_every_claim_has_a_wrong_theory():

@@ -19,7 +19,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("finitewidth.cli.lab"), "output", Console(width=250))
+    monkeypatch.setattr(importlib.import_module("finitewidth.cli.lab_job"), "output", Console(width=250))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_list_is_a_line_for_every_claim_below_its_chapter(records):
 @pytest.mark.parametrize("width", [100, 140])
 def test_list_stays_on_one_line_of_a_terminal(width, records, monkeypatch):
     terminal = Console(width=width, force_terminal=True, color_system=None)
-    monkeypatch.setattr(importlib.import_module("finitewidth.cli.lab"), "output", terminal)
+    monkeypatch.setattr(importlib.import_module("finitewidth.cli.lab_job"), "output", terminal)
     lines = runner.invoke(app, ["lab", "list", "--out", str(records)]).stdout.splitlines()
     assert max(map(len, lines)) <= width
     (cut,) = (line for line in lines if line.startswith("trained-mean-width"))
@@ -177,10 +177,10 @@ def test_a_seed_is_no_use_to_claims_without_random_numbers(seed, tmp_path, monke
     fixed = dataclasses.replace(registry.claim("criticality-conditions"), deterministic=True)
     monkeypatch.setattr(registry, "_CLAIMS", (fixed, registry.claim("linear-critical")))
     run = ["lab", "run", "criticality-conditions", "--out", str(tmp_path)]
-    assert "warning" not in runner.invoke(app, run).stderr
+    assert "note" not in runner.invoke(app, run).stderr
     result = runner.invoke(app, [*run, "--seed", seed])
     assert result.exit_code == 0
     assert (
-        "warning: --seed changes nothing in criticality-conditions: no random numbers are drawn there."
+        "note: --seed changes nothing in criticality-conditions: no random numbers are drawn there."
         in " ".join(result.stderr.split())
     )

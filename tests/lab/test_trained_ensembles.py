@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from finitewidth.lab.estimate import Estimate
-from finitewidth.lab.trained_ensembles import Case, TrainedEnsembles, intercept, scaled_shift, verdict
+from finitewidth.lab.trained_ensembles import (
+    Case,
+    TrainedEnsembles,
+    distance_left,
+    intercept,
+    scaled_shift,
+    verdict,
+)
 from tolerances import CLOSED_FORM, assert_close
 
 CASES = (Case("tanh", 2, 0.2, 70), Case("tanh", 2, 0.5, 30))
@@ -54,6 +61,29 @@ def test_what_a_verdict_asks_for():
     alike = np.array([[-1.01], [-1.0]])
     assert failures(predicted=alike, coefficient=alike, sem=0.01) == {distinct}
     assert failures(dataclasses.replace(SETTING, closer=False), slope=-30.0) == set()
+
+
+def test_the_distance_left_has_the_error_of_the_networks():
+    """|s - c| / |s| for one entry: its error is |c| / s^2 times that of s."""
+    left = distance_left(Estimate(np.array([[2.0]]), np.array([[0.01]])), np.array([[1.5]]))
+    assert_close(left.value, np.array([0.25]), CLOSED_FORM)
+    assert_close(left.sem, np.array([1.5 / 4 * 0.01]), 1e-4)
+
+
+def test_noise_may_leave_more_than_a_third_of_the_distance_and_a_wrong_coefficient_may_not():
+    """What the networks of two other seeds showed: 0.43 left, with a standard error of 0.07."""
+    setting = dataclasses.replace(SETTING, cases=CASES[1:], widths=(64, 128), degree=1, precision=0.25)
+    predicted = {"infinite": np.array([[0.3]]), "coefficient": np.array([[-0.704]])}
+    noisy, precise = (
+        Estimate(0.3 - np.array([[[0.493 / 64]], [[0.6 / 128]]]), np.full((2, 1, 1), sem))
+        for sem in (0.0004, 0.00001)
+    )
+    held, failed = (verdict(setting, predicted, found).checks[-1] for found in (noisy, precise))
+    assert held.name == failed.name == "distance left at width 64"
+    assert held.measured == pytest.approx(0.428, abs=1e-3)
+    assert held.sem == pytest.approx(0.074, abs=0.002)
+    assert held.holds
+    assert not failed.holds
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

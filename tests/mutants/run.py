@@ -9,6 +9,7 @@ and tests that must fail then. The change is made in a copy of the project, neve
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -30,6 +31,12 @@ PACKAGE = Path("src", "finitewidth")
 _SECONDS = 600
 _LEFT_OUT = (".git", ".venv", "build", "site", "demo", "__pycache__", ".ruff_cache", ".pytest_cache")
 _PASSED, _FAILED = 0, 1
+# Imported once by the process that runs the tests, where they are installed; no thread starts on import.
+LIBRARIES = (
+    "pytest", "scipy.stats", "scipy.optimize", "scipy.interpolate", "scipy.sparse.linalg", "jax.numpy",
+    "jax.scipy", "equinox", "optax.contrib", "jaxtyping", "beartype", "rich.progress", "sklearn.datasets",
+    "sklearn.metrics", "sklearn.model_selection", "sklearn.utils.estimator_checks", "torch", "flax.linen",
+)  # fmt: skip
 
 
 class Mutant(NamedTuple):
@@ -95,10 +102,10 @@ def _exists(root: Path, test: str) -> bool:
 class Copy:
     """A copy of the project in which formulas are changed and tests run."""
 
-    def __init__(self, project: Path, directory: Path, cache: Path):
+    def __init__(self, project: Path, directory: Path, cache: Path, libraries: Sequence[str]):
         self.root = directory
         shutil.copytree(project, directory, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
-        self.environment = {
+        environment = {
             **os.environ,
             "PYTHONPATH": str(directory / "src"),
             # Compiled programs are found again by what they compute, so a changed formula is compiled anew.
@@ -106,19 +113,37 @@ class Copy:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
-        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._log = directory.with_suffix(".log")
+        self._server = subprocess.Popen(
+            [sys.executable, str(HERE / "server.py"), *libraries],
+            cwd=self.root,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End the process that runs the tests."""
+        self._server.communicate()
 
     def pytest(self, tests: Sequence[str], *options: str, write_bytecode: bool) -> tuple[int, str]:
         """Exit code and output of tests; -1 when they took too long."""
-        environment = self.environment | ({} if write_bytecode else {"PYTHONDONTWRITEBYTECODE": "1"})
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *tests]
-        try:
-            done = subprocess.run(
-                command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=_SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            return -1, f"the tests took longer than {_SECONDS} seconds"
-        return done.returncode, done.stdout + done.stderr
+        request = {
+            "arguments": ["-q", "-p", "no:cacheprovider", "--assert=plain", *options, *tests],
+            "log": str(self._log),
+            "write_bytecode": write_bytecode,
+            "seconds": _SECONDS,
+        }
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        code = int(self._server.stdout.readline())
+        if code == -1:
+            return code, f"the tests took longer than {_SECONDS} seconds"
+        return code, self._log.read_text(encoding="utf-8", errors="replace")
 
     def judge(self, mutant: Mutant) -> Outcome:
         """Make the change, run its tests, undo the change."""
@@ -163,15 +188,25 @@ def chosen(mutants: Sequence[Mutant], names: Sequence[str], part: str | None) ->
     ]
 
 
-def run(mutants: Sequence[Mutant], jobs: int, directory: Path, project: Path = ROOT) -> list[Outcome]:
+def run(
+    mutants: Sequence[Mutant],
+    jobs: int,
+    directory: Path,
+    project: Path = ROOT,
+    libraries: Sequence[str] = LIBRARIES,
+) -> list[Outcome]:
     """Judge mutants, `jobs` at a time, each in a copy of its own; say how it goes."""
     for mutant in mutants:
         problem = mutant.problem(project)
         if problem:
             raise ValueError(f"{mutant.name}: {problem}")
+    every = [
+        Copy(project, directory / f"copy-{number}", directory / "compiled", libraries)
+        for number in range(jobs)
+    ]
     copies: Queue[Copy] = Queue()
-    for number in range(jobs):
-        copies.put(Copy(project, directory / f"copy-{number}", directory / "compiled"))
+    for copy in every:
+        copies.put(copy)
     finished = 0
 
     def judge(mutant: Mutant) -> Outcome:
@@ -200,11 +235,15 @@ def run(mutants: Sequence[Mutant], jobs: int, directory: Path, project: Path = R
         [m for m in mutants if files.index(m.tests[0].split("::")[0]) % jobs == share]
         for share in range(jobs)
     ]
-    with ThreadPoolExecutor(jobs) as pool:
-        failures = [output for outputs in pool.map(check, shares) for output in outputs]
-        if failures:
-            raise ValueError("tests fail in the project as it is:\n" + "\n".join(failures))
-        return list(pool.map(judge, mutants))
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            failures = [output for outputs in pool.map(check, shares) for output in outputs]
+            if failures:
+                raise ValueError("tests fail in the project as it is:\n" + "\n".join(failures))
+            return list(pool.map(judge, mutants))
+    finally:
+        for copy in every:
+            copy.close()
 
 
 def main() -> int:

@@ -50,7 +50,7 @@ def test_killed_surviving_and_broken_are_told_apart(project, tmp_path, capsys):
         mutant("a * a", "a *"),
         mutant("a**3", "a**4", "test_area"),
     ]
-    outcomes = run(mutants, 2, tmp_path, project)
+    outcomes = run(mutants, 2, tmp_path, project, ())
     verdicts = [outcome.verdict for outcome in outcomes]
     assert [verdicts[0], verdicts[1], verdicts[3]] == ["killed", "SURVIVED", "SURVIVED"]
     assert verdicts[2].startswith("pytest ended with code")
@@ -72,7 +72,7 @@ def test_killed_surviving_and_broken_are_told_apart(project, tmp_path, capsys):
 )
 def test_entries_that_cannot_be_judged_are_refused(project, tmp_path, entry, sentence):
     with pytest.raises(ValueError, match=sentence):
-        run([entry], 1, tmp_path, project)
+        run([entry], 1, tmp_path, project, ())
 
 
 def test_a_text_may_occur_several_times(project):

@@ -195,7 +195,7 @@ def test_a_diverging_member_is_named():
 
 
 def test_bad_sizes_are_refused():
-    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="size must be a whole number of at least 1, got 0"):
         fw.train_ensemble(NET, jax.random.key(0), 0, X, Y, **SETTINGS)
     with pytest.raises(ValueError, match="memory_limit=100 bytes is too small: 32 networks at a time"):
         fw.train_ensemble(NET, jax.random.key(0), 2, X, Y, memory_limit=100, **SETTINGS)

@@ -70,6 +70,13 @@ def test_layers_are_drawn_independently():
     assert not np.allclose(first.bias, second.bias)
 
 
+def test_biases_are_drawn_apart_from_the_weights(key):
+    """With unit variances, numbers of one key would be found among the weights and the biases."""
+    net = fw.MLP(hidden=(5, 6), activation="tanh", C_b=1.0, C_W=[3.0, 5.0, 6.0], n_out=4)
+    numbers = np.concatenate([np.ravel(part) for layer in net.init(key, 3) for part in layer])
+    assert len(np.unique(np.round(numbers, 12))) == len(numbers) == 15 + 5 + 30 + 6 + 24 + 4
+
+
 def test_parameters_of_another_network_are_refused(net, params, inputs):
     x = inputs[0]
     with pytest.raises(ValueError, match="params has 2 entries; this network has 3 affine layers"):

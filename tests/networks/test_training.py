@@ -179,12 +179,12 @@ def test_bad_input_gets_one_sentence(net, params):
         },
         "unknown observable 'ntkk'": {"learning_rate": 0.1, "record": ["ntkk"]},
         "loss cross_entropy needs whole-number classes": {"learning_rate": 0.1, "loss": "cross_entropy"},
-        "record_every must be at least 1": {"learning_rate": 0.1, "record_every": 0},
+        "record_every must be a whole number of at least 1": {"learning_rate": 0.1, "record_every": 0},
     }
     for sentence, arguments in sentences.items():
         with pytest.raises(ValueError, match=sentence):
             fw.train(net, params, X, Y, steps=5, **arguments)
-    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="steps must be a whole number of at least 1, got 0"):
         fw.train(net, params, X, Y, steps=0, learning_rate=0.1)
     with pytest.raises(ValueError, match=r"params\[0\].weight has shape \(4, 3\)"):
         fw.train(net, params, X[:, :2], Y, steps=5, learning_rate=0.1)

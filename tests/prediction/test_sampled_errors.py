@@ -50,8 +50,8 @@ def test_no_batch_of_the_mean_uses_a_key_again(problem, monkeypatch):
     small_batches(monkeypatch)
     keys = used_keys(monkeypatch, mean_module)
     rounds = []
-    options = SampledNeurons(0.3, key=jax.random.key(1), progress=lambda done, error: rounds.append(error))
-    mean_module.sampled_mean(*problem, options)
+    progress = lambda done, error: rounds.append(error)
+    mean_module.sampled_mean(*problem, SampledNeurons(0.3, key=jax.random.key(1)), progress)
     assert len(rounds) > 1
     assert len(keys) > 50
     assert len(set(keys)) == len(keys)

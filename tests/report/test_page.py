@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from browser import Browser
+from finitewidth.data import Table
 from finitewidth.report.page import SECTIONS, inline_svg, report_page
 from finitewidth.report.prediction_figures import loss_figure
 from finitewidth.study.preparation import Options, prepare
 from finitewidth.study.study import Choices, run_study
-from finitewidth.study.tables import Table
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def study(table: Table, target: str, networks: int):
     rest = {
         name: c for name, c in table.columns.items() if name == target or name not in ("kind", table.name)
     }
-    data = prepare(table._replace(columns=rest), None, Options(target=target, one_hot=True))
+    data = prepare(table._replace(columns=rest), None, Options(target=target))
     return run_study(data, Choices((16, 16), "tanh", steps=40, networks=networks))
 
 
@@ -135,6 +135,8 @@ def test_a_study_without_answers_has_no_scores(table, tmp_path):
     drawn = [s.id for s in SECTIONS if f'<figure id="{s.id}"' in text]
     assert drawn == ["loss", "spectrum"]
     assert "no known answers" in text
+    assert "Training rows, each left out of training, are missed by" in text
+    assert 'id="comparison"' not in text
 
 
 def test_pictures_are_the_same_every_time(regression):

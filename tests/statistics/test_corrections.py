@@ -110,5 +110,5 @@ def test_bad_input(net, x, sentence):
 
 
 def test_tolerance_must_be_positive():
-    with pytest.raises(ValueError, match="tolerance must be positive, got 0"):
+    with pytest.raises(ValueError, match="tolerance must be a positive number, got 0"):
         fw.corrections(fw.MLP((8,), "tanh"), [[1.0]], tolerance=0.0)

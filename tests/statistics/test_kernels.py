@@ -433,7 +433,7 @@ def test_bad_inputs_get_one_clear_sentence():
         fw.kernels(net, good, np.ones((2, 2)))
     with pytest.raises(ValueError, match=r"x2 holds NaN"):
         fw.kernels(net, good, np.full((1, 3), np.nan))
-    with pytest.raises(ValueError, match=r"tolerance must be positive, got 0"):
+    with pytest.raises(ValueError, match=r"tolerance must be a positive number, got 0"):
         fw.kernels(fw.MLP((4,), "tanh"), good, tolerance=0.0)
 
 

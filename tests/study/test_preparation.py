@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from finitewidth.data import Table
 from finitewidth.study.preparation import Options, prepare
-from finitewidth.study.tables import Table
 from tolerances import assert_close
 
 
@@ -74,18 +74,14 @@ def test_whole_numbers_are_classes_only_when_they_are_few():
     assert prepare(table(k=few), None, Options(target="k", kind="regression")).classes == ()
 
 
-def test_one_hot_inputs():
-    words = np.array(["u", "v", "w", "v"] * 5)
-    data = prepare(table(w=words), None, Options(target="y", one_hot=True))
-    assert data.features == ("a", "b", "w=u", "w=v", "w=w")
-    assert len(np.unique(data.x_train[:, 3])) == 2
-
-
 def test_words_that_training_does_not_know_are_noted():
-    words, other = np.array(["u", "v"] * 10), np.array(["u", "new", "v"])
-    data = prepare(table(w=words), table(3, w=other), Options(target="y", one_hot=True))
-    assert data.notes == ("column 'w' holds 'new' in test rows only; it counts as none.",)
-    known = prepare(table(w=words), table(3, w=words[:3]), Options(target="y", one_hot=True))
+    words, other = np.array(["u", "v", "w", "v"] * 5), np.array(["u", "new", "v"])
+    data = prepare(table(w=words), table(3, w=other)._replace(name="rows"), Options(target="y"))
+    assert data.features == ("a", "b", "w=u", "w=v", "w=w")
+    assert data.notes == (
+        "column 'w' of rows holds 'new', unknown to training; it counts as none of the known words.",
+    )
+    known = prepare(table(w=words), table(3, w=words[:3]), Options(target="y"))
     assert known.notes == ()
 
 
@@ -98,21 +94,96 @@ def test_common_scale_keeps_the_geometry():
     assert_close(ratio[0] / ratio[1], plain.columns["a"][kept].std() / plain.columns["b"][kept].std())
 
 
-def test_incomplete_rows_are_dropped_when_asked_and_the_rest_keeps_its_numbers():
+def test_rows_without_a_target_are_left_out_and_the_rest_keeps_its_numbers():
     broken = table()
-    broken.columns["a"][[3, 7]] = np.nan
-    data = prepare(broken, None, Options(target="y", drop_missing=True))
-    assert data.notes == ("2 of 20 rows of things have missing or infinite values and were left out.",)
+    broken.columns["y"][[3, 7]] = np.nan, np.inf
+    data = prepare(broken, None, TARGET)
+    assert data.notes == ("2 of 20 rows of things have no y, first row 4, and were left out.",)
     assert len(data.x_train) + len(data.x_test) == 18
     assert not {4, 8} & set(data.rows_test.tolist())
 
 
-def test_constant_columns_are_dropped_when_asked():
-    data = prepare(table(c=np.full(20, 7.0)), None, Options(target="y", drop_constant=True))
+def test_gaps_are_filled_by_the_training_rows_only():
+    broken, rows = table(), table(4)._replace(name="rows")
+    broken.columns["a"][[3, 7, 9]] = np.nan, np.inf, np.nan
+    rows.columns["a"][2] = np.nan
+    first = prepare(broken, rows, TARGET)
+    median = np.median(np.delete(table().columns["a"], [3, 7, 9]))
+    assert first.features == ("a", "a missing", "b")
+    filled = np.where(np.isfinite(broken.columns["a"]), broken.columns["a"], median)
+    assert_close(first.x_train[:, 0], (filled - filled.mean()) / filled.std())
+    assert_close(first.x_test[2, 0], (median - filled.mean()) / filled.std())
+    rows.columns["a"][3] = 1e6
+    second = prepare(broken, rows, TARGET)
+    assert_close(first.x_train, second.x_train)
+    assert_close(first.x_test[:3], second.x_test[:3])
+
+
+def test_constant_columns_are_left_out():
+    data = prepare(table(c=np.full(20, 7.0)), None, TARGET)
     assert data.features == ("a", "b")
-    assert "column 'c' is constant, 7 in every training row, and was left out." in data.notes
+    assert data.columns[2] == ("c", "constant, 7 in every training row, left out", 0)
     common = prepare(table(c=np.full(20, 7.0)), None, Options(target="y", scale="common"))
     assert not common.x_train[:, 2].any()
+
+
+def test_new_rows_are_prepared_like_training_rows():
+    words = np.array(["u", "v", "w", "", "v"] * 4)
+    when = np.datetime64("2020-01-01", "us") + np.arange(20).astype("timedelta64[D]")
+    whole = table(w=words, when=when)
+    whole.columns["a"][[2, 3, 4]] = np.nan
+    data = prepare(whole, whole.without("y"), TARGET, new=True)
+    assert np.array_equal(data.x_train, data.x_test)
+    assert data.y_test is None
+    assert data.rows_test.tolist() == list(range(1, 21))
+    seen = prepare(whole, whole._replace(name="rows"), TARGET, new=True)
+    assert seen.y_test is None
+    assert "column 'y' of rows is to be predicted and was not looked at." in seen.notes
+    assert prepare(whole, whole, TARGET).y_test is not None
+
+
+def test_columns_that_new_rows_need_not_have():
+    index, names = np.arange(20.0), np.array([f"name {i}" for i in range(20)])
+    whole = table(id_of=names, c=np.ones(20))
+    whole = whole._replace(columns={"": index} | whole.columns)
+    data = prepare(whole, table(3, z=np.ones(3)).without("y")._replace(name="rows"), TARGET, new=True)
+    assert data.features == ("a", "b")
+    assert data.notes == (
+        "the first column of things, which has no name, only numbers the rows and was left out.",
+        "column 'z' of rows is not in the training table: not used.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "nameless", "target", "sentence"),
+    [
+        (
+            ("a", "Class", "b"),
+            False,
+            "Class",
+            "column 'Class' is taken for the target; --target names another.",
+        ),
+        (("1", "2", "3"), True, "3", "t has no header; its last column is taken for the target."),
+    ],
+)
+def test_an_obvious_target_is_taken_with_a_word(names, nameless, target, sentence):
+    columns = {name: np.arange(20.0) ** (i + 1) for i, name in enumerate(names)}
+    data = prepare(Table("t", columns, nameless=nameless), None, Options())
+    assert data.target == target
+    assert sentence in data.notes
+
+
+def test_more_rows_than_fit_are_drawn_at_random_with_a_word():
+    data = prepare(table(200), None, Options(target="y", most_rows=50))
+    assert (len(data.x_train), len(data.x_test)) == (40, 10)
+    assert data.notes == (
+        "things has 200 rows and this machine memory for 50: 40 to learn from and 10 to predict were drawn "
+        "at random.",
+    )
+    with pytest.raises(
+        ValueError, match=r"40 rows to learn from and 20 to predict need more memory .* 50 rows"
+    ):
+        prepare(table(40), table(20), Options(target="y", most_rows=50))
 
 
 def test_the_seed_decides_about_the_split():
@@ -126,10 +197,12 @@ WORDS = np.array(["u", "v"] * 10)
 @pytest.mark.parametrize(
     ("train", "test", "options", "sentence"),
     [
-        (table(), None, {"target": None}, "say which column of things to predict with --target: a, b, y"),
+        (Table("t", {"a": np.ones(9), "b": np.arange(9.0)}), None, {"target": None},
+         "say which column of t to predict with --target: a, b"),
         (table(), None, {"target": "Y2"}, r"things has no column 'Y2'\. .*It has a, b, y"),
-        (table(w=WORDS), None, {}, "column 'w' is not numeric; .* 2 different words, .* 'u': .*--one-hot"),
-        (table(c=np.ones(20)), None, {}, "column 'c' is constant, 1 in every .*--drop-constant"),
+        (table(when=np.full(20, "2020-01-01", "datetime64[D]")), None, {"target": "when"}, "holds dates"),
+        (table(n=np.full(20, np.nan)), None, {"target": "n"}, "'n' is missing or infinite in every row"),
+        (table(k=np.full(20, "7")), None, {"target": "k"}, "'k' is constant, '7' in every training row"),
         (Table("t", {"c": np.ones(9), "y": np.arange(9) / 2}), None, {}, "every feature of t is constant"),
         (table(z=np.ones(20)), None, {"target": "z"}, "target 'z' is constant"),
         (table(z=np.full(20, 0.3)), None, {"target": "z"}, "target 'z' is constant, 0.3"),
@@ -138,8 +211,9 @@ WORDS = np.array(["u", "v"] * 10)
         (table(6, k=np.array(list("uvwxyz"))), None, {"target": "k"}, "'k' has 6 classes .* 4 training rows"),
         (table(k=WORDS), table(2, k=np.array(["u", "t"])), {"target": "k"}, "class 't' .* in the test rows"),
         (table(k=WORDS), None, {"target": "k", "kind": "regression"}, "'k' holds words, such as 'u'"),
-        (table(w=WORDS), table(), {"one_hot": True}, "the test table things has no column 'w'"),
-        (table(), table(4, b=WORDS[:4]), {}, "column 'b' holds words in things and numbers in training"),
+        (table(w=WORDS), table(), {}, "things has no column 'w', which the training table has"),
+        (table(), table(4, b=np.array(["1", "", "u", "2"])), {},
+         "column 'b' of things holds 'u' in row 3; in training it holds numbers"),
         (table(), None, {"train": 20}, "--train 20 leaves nothing .*: things has 20 rows"),
         (Table("t", {"y": np.ones(5)}), None, {}, "t has one column only, 'y'"),
     ],
@@ -147,15 +221,6 @@ WORDS = np.array(["u", "v"] * 10)
 def test_one_sentence_for_every_table_that_cannot_be_learnt(train, test, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         prepare(train, test, Options(**{"target": "y"} | options))
-
-
-def test_missing_values_are_counted_and_the_first_is_named():
-    broken = table()
-    broken.columns["b"][[5, 9]] = np.inf, np.nan
-    with pytest.raises(
-        ValueError, match=r"2 of 20 rows of things have missing .* first row 6: add --drop-missing"
-    ):
-        prepare(broken, None, TARGET)
 
 
 def test_equal_training_rows_are_named():

@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 import finitewidth as fw
+from finitewidth.data import Table
 from finitewidth.study.files import predictions, summary
 from finitewidth.study.preparation import Options, Prepared, prepare
 from finitewidth.study.study import Choices, run_study
-from finitewidth.study.tables import Table
 from finitewidth.study.words import finite_width_words
 from left_out import left_out_by_retraining, most_probable_noise
 from tolerances import SOLVE, STIFF_SOLVE, assert_close
@@ -48,7 +48,7 @@ def corrected():
     study = run_study(prepared(6, train=4), Choices((2000,), "tanh", order=1, steps=8))
     first = study.law.first_order
     error = jnp.asarray([[0.003], [0.004]])
-    law = dataclasses.replace(study.law, first_order=first._replace(mean_correction_error=error))
+    law = dataclasses.replace(study.law, first_order=dataclasses.replace(first, mean_correction_error=error))
     return study._replace(law=law)
 
 
@@ -179,8 +179,8 @@ def test_corrections_are_told_in_units_of_the_target(corrected):
 def test_words_say_by_which_share_the_variance_changes(corrected):
     """Variances 2 and 4 at infinite width, changed by 0.3 and 0.6: by 15 per cent, known to 20."""
     change, error = jnp.diag(jnp.array([0.3, 0.6])), jnp.diag(jnp.array([0.06, 0.12]))
-    first = corrected.law.first_order._replace(
-        covariance_correction=change, covariance_correction_error=error
+    first = dataclasses.replace(
+        corrected.law.first_order, covariance_correction=change, covariance_correction_error=error
     )
     law = dataclasses.replace(
         corrected.law, first_order=first, covariance=jnp.diag(jnp.array([2.0, 4.0])) + change

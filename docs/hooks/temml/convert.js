@@ -1,3 +1,4 @@
+// temml.min.js is Temml 0.13.5, unchanged.
 // Reads [{latex, display}, ...] from standard input and writes [{mathml} or {error}, ...] in the same order.
 const fs = require("fs");
 const path = require("path");

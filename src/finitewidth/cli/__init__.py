@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from finitewidth.cli.console import note, output, say
-from finitewidth.cli.errors import INTERRUPTED, leave, show_tracebacks, show_warning
+from finitewidth.cli.errors import INTERRUPTED, interruptible, leave, show_tracebacks, show_warning
 from finitewidth.cli.help import Command, Group
 from finitewidth.cli.kernel import kernel
 from finitewidth.cli.lab import lab
@@ -68,7 +68,8 @@ def main() -> None:
         warnings.showwarning = show_warning
         keep_programs(note)
         try:
-            code = app(standalone_mode=False)
+            with interruptible():
+                code = app(standalone_mode=False)
         except (Exception, KeyboardInterrupt) as error:
             leave(error)
     if code == INTERRUPTED:

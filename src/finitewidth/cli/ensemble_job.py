@@ -1,24 +1,57 @@
 """What `finitewidth train-ensemble` reads, chooses and prints."""
 
-from pathlib import Path
-
 import jax
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from finitewidth.architecture import MLP
-from finitewidth.cli.arrays import load_array
-from finitewidth.data import BUILT_IN, DataSet, as_classes, as_numbers, built_in, from_table
+from finitewidth.cli.console import note
+from finitewidth.data import BUILT_IN, DataSet, Preparation, read_table
+from finitewidth.data import Table as DataTable
+from finitewidth.data.columns import index_column
+from finitewidth.data.inputs import is_plain
+from finitewidth.data.sets import as_classes, as_numbers
+from finitewidth.data.table import is_number
 from finitewidth.networks.ensembles import Ensemble
 from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.study.preparation import chosen_target, with_target
 
 
-def load_data(data: str, loss: str) -> DataSet:
-    """A built-in data set or a table, its labels as the loss wants them."""
-    whole = (
-        built_in(data) if data in BUILT_IN or "." not in data else from_table(data, load_array(Path(data)))
-    )
+def load_table(data: str, target: str | None) -> tuple[DataTable, str]:
+    """The rows of a table whose label is known, and the column that holds it: the last unless named."""
+    table = read_table(data)
+    notes = list(table.notes)
+    if target is None and table.target is None:
+        target = list(table.columns)[-1]
+        notes.append(f"the last column of {table.name}, {target!r}, is taken for the label.")
+    label = chosen_target(table, target, notes)
+    table, _ = with_target(table, np.arange(1, table.rows + 1), label, notes)
+    for remark in notes:
+        note(remark)
+    return table, label
+
+
+def load_data(table: DataTable, label: str, loss: str, train: np.ndarray) -> DataSet:
+    """Inputs prepared by the training rows, and labels as the loss wants them.
+
+    Columns of plain numbers in a file enter as they are; those of built-in data sets are standardised.
+    """
+    features, values = table.without(label, index_column(table.without(label))), table.columns[label]
+    if not features.columns:
+        raise ValueError(f"{table.name} has no column beside the label {label!r} to learn from.")
+    known = table.name in BUILT_IN
+    if is_plain(features) and not known:
+        x = np.stack(list(features.columns.values()), axis=1)
+    else:
+        x = Preparation.fit(features.take(train)).apply(features)
+    if not is_number(values):
+        y = np.unique(values.astype(str), return_inverse=True)[1].astype(np.int64)
+    elif known:
+        y = ((values - values[train].mean()) / values[train].std())[:, None]
+    else:
+        y = values[:, None]
+    whole = DataSet(table.name, x, y)
     if loss == "cross_entropy":
         return as_classes(whole)
     if loss == "mse":

@@ -1,10 +1,15 @@
 """One sentence for every error: what was wrong with the input, the system or this program."""
 
+import _thread
+import contextlib
 import dis
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
+from collections.abc import Iterator
 from types import TracebackType
 from typing import NoReturn
 
@@ -36,7 +41,7 @@ def leave(error: BaseException) -> NoReturn:
             sys.exit(error.exit_code)
         fail(_as_sentence(words))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        fail("interrupted.", INTERRUPTED)
+        _leave_at_once()
     if isinstance(error, ValueError | TypeError | OSError) and _said_by_us(error.__traceback__):
         fail(str(error))
     if isinstance(error, OSError) and error.strerror:
@@ -46,6 +51,43 @@ def leave(error: BaseException) -> NoReturn:
         fail("there is not enough memory for this: use fewer points, networks or neurons.")
     again = "" if _shown["traceback"] else "; run it again with --traceback and report what that prints"
     fail(f"this is a bug in finitewidth, not in your input ({_short(error)}){again}.", BUG)
+
+
+def _leave_at_once() -> NoReturn:
+    """Leave after Ctrl-C: Python would wait for compilations and trainings that nobody can stop."""
+    say(messages, "interrupted.", "error:", "bold red")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
+
+
+def _interrupt() -> None:
+    """Do what Ctrl-C does; a signal also wakes a thread that sleeps, where the system has signals."""
+    if os.name == "posix":
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Repeat a Ctrl-C that came while Python was inside a callback, which swallows exceptions."""
+    report = sys.unraisablehook
+
+    def hook(ignored) -> None:
+        if ignored.exc_type is KeyboardInterrupt:
+            # From another thread a little later, since here it would be swallowed again.
+            again = threading.Timer(0.05, _interrupt)
+            again.daemon = True
+            again.start()
+        else:
+            report(ignored)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = report
 
 
 def show_warning(message, category, filename, lineno, file=None, line=None) -> None:

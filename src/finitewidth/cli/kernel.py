@@ -12,11 +12,15 @@ from finitewidth.cli.outputs import check_output
 
 
 def kernel(
-    inputs: Annotated[Path, typer.Argument(help="Inputs, (points, features), as .npy or .csv.")],
+    inputs: Annotated[
+        str,
+        typer.Argument(help="Inputs: a CSV, TSV, Parquet, XLSX, NPY or NPZ file, or a built-in data set."),
+    ],
     hidden: options.Hidden,
     out: Annotated[Path, options.path("--out", "Where to write the .npz file.")],
     activation: options.Activation = "relu",
-    test: Annotated[Path | None, typer.Option(help="Test inputs: the kernel is then test by inputs.")] = None,
+    test: Annotated[str | None, typer.Option(help="Test inputs: the kernel is then test by inputs.")] = None,
+    target: Annotated[str | None, typer.Option(help="A column that is no input.")] = None,
     bias_variance: options.BiasVariance = None,
     weight_variance: options.WeightVariance = None,
     dtype: Annotated[
@@ -32,7 +36,7 @@ def kernel(
     """Compute the NNGP kernel and the NTK of the inputs in a file, in bounded memory."""
     widths = options.parse_hidden(hidden)
     options.check_variances(bias_variance, weight_variance)
-    check_output(out, force, inputs=[inputs] if test is None else [inputs, test])
+    check_output(out, force, inputs=[Path(name) for name in (inputs, test) if name is not None])
     from rich.progress import Progress
 
     from finitewidth.architecture import MLP
@@ -41,8 +45,7 @@ def kernel(
     from finitewidth.scale.tiles import KernelTile, tile_count
 
     net = MLP(widths, activation, bias_variance, weight_variance)
-    x = load_inputs(inputs, dtype, net)
-    t = None if test is None else load_inputs(test, dtype, net)
+    x, t = load_inputs(inputs, test, target, dtype, net)
     first, second = (x, None) if t is None else (t, x)
     summary = KernelSummary()
     started = time.perf_counter()

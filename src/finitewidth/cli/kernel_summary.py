@@ -7,7 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from finitewidth.architecture import MLP
-from finitewidth.cli.arrays import load_array
+from finitewidth.cli.console import note
+from finitewidth.data import inputs_of, read_table
 from finitewidth.scale.tiles import KernelTile
 from finitewidth.statistics.inputs import as_inputs
 
@@ -43,7 +44,17 @@ class KernelSummary:
         return table
 
 
-def load_inputs(path: Path, dtype: str | None, net: MLP) -> np.ndarray:
-    """The inputs in a file, checked, in the precision asked for."""
-    x = load_array(path)
-    return np.asarray(as_inputs(str(path), x if dtype is None else x.astype(dtype), net))
+def load_inputs(
+    inputs: str, test: str | None, target: str | None, dtype: str | None, net: MLP
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The inputs in a file and the test inputs, checked, in the precision asked for."""
+    table = read_table(inputs)
+    first = inputs_of(table, target)
+    for remark in first.notes:
+        note(remark)
+    further = None if test is None else first.further(read_table(test, like=table))
+    precise = lambda x: x if dtype is None else x.astype(dtype)
+    return (
+        np.asarray(as_inputs(inputs, precise(first.x), net)),
+        None if further is None else np.asarray(as_inputs(str(test), precise(further), net)),
+    )

@@ -12,10 +12,16 @@ from finitewidth.study.directory import REPORT, check_directory
 
 def predict(
     data: Annotated[
-        str, typer.Argument(help="A .csv, .parquet or .npz file, or a built-in data set, such as diabetes.")
+        str,
+        typer.Argument(
+            help="A CSV, TSV, Parquet, XLSX, NPZ or NPY file, or a built-in data set, such as diabetes."
+        ),
     ],
     test: Annotated[
         str | None, typer.Option(help="Test rows in a file of their own; one fifth is held out by default.")
+    ] = None,
+    new: Annotated[
+        str | None, typer.Option(help="Rows to predict, without the target; all other rows are learnt.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     hidden: options.Hidden = "128x3",
@@ -45,11 +51,6 @@ def predict(
         Literal["auto", "column", "common", "none"],
         typer.Option(help="Inputs to unit variance: each column, all by one factor, or not."),
     ] = "auto",
-    one_hot: Annotated[bool, typer.Option("--one-hot", help="Words become indicator columns.")] = False,
-    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out incomplete rows.")] = False,
-    drop_constant: Annotated[
-        bool, typer.Option("--drop-constant", help="Leave out columns without variation.")
-    ] = False,
     train: Annotated[
         int | None, options.whole_number("--train", "Number of training rows; four fifths by default.")
     ] = None,
@@ -75,17 +76,23 @@ def predict(
     length, trained = options.steps_or_infinity(steps), options.networks(verify)
     directory = out or Path(f"predict-{Path(data).stem}")
     check_directory(directory, force)
-    from finitewidth.cli.study_table import study_table, watched_study
+    if test is not None and new is not None:
+        raise ValueError("give --test, rows with known targets, or --new, rows to predict; not both.")
+    from finitewidth.cli.study_table import columns_table, study_table, watched_study
+    from finitewidth.data.built_in_tables import COMMON_SCALE
+    from finitewidth.data.memory import rows_in_memory
+    from finitewidth.data.reading import read_table
     from finitewidth.report.page import report_page
     from finitewidth.study.files import write_study
     from finitewidth.study.preparation import Options, prepare
     from finitewidth.study.study import Choices
-    from finitewidth.study.tables import COMMON_SCALE, read_table
 
     table = read_table(data)
     chosen_scale = ("common" if table.name in COMMON_SCALE else "column") if scale == "auto" else scale
-    how = Options(target, task, chosen_scale, one_hot, drop_missing, drop_constant, train, seed)
-    prepared = prepare(table, None if test is None else read_table(test), how)
+    how = Options(target, task, chosen_scale, train, seed, rows_in_memory())
+    rows = new if test is None else test
+    held = None if rows is None else read_table(rows, like=table)
+    prepared = prepare(table, held, how, new=new is not None)
     for remark in prepared.notes:
         note(remark)
     choices = Choices(
@@ -104,7 +111,9 @@ def predict(
     )
     study = watched_study(prepared, choices)
     write_study(study, directory, report_page(study))
+    output.print(columns_table(prepared))
     output.print(study_table(study))
     if study.verification is not None:
-        say(output, str(study.verification))
+        for line in str(study.verification).splitlines():
+            say(output, line)
     say(output, f"report: {directory / REPORT}")

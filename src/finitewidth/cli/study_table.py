@@ -10,7 +10,14 @@ from finitewidth.cli.console import messages
 from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import RegressionScores
 from finitewidth.study.study import Choices, Study, run_study
-from finitewidth.study.words import finite_width_words, network_words, training_words
+from finitewidth.study.words import (
+    baseline_words,
+    finite_width_words,
+    grouped_columns,
+    left_out_words,
+    network_words,
+    training_words,
+)
 
 
 def watched_study(data: Prepared, choices: Choices) -> Study:
@@ -55,5 +62,17 @@ def study_table(study: Study) -> Grid:
         grid.add_row("calibration error", f"{100 * scores.calibration.error:.2f} % (expected, ten bins)")
         grid.add_row("log loss", f"{scores.loss:.4f}")
     else:
-        grid.add_row("scores", "none: the test rows have no target")
+        grid.add_row("scores", f"{left_out_words(study)}; the rows to predict have no target")
+    for other in study.baselines:
+        grid.add_row(other.name, baseline_words(other))
+    return grid
+
+
+def columns_table(data: Prepared) -> Grid:
+    """What was done to each column, columns with the same fate together."""
+    grid = Grid(title=Text(f"columns of {data.name}"), title_justify="left", show_header=False)
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    for names, done in grouped_columns(data):
+        grid.add_row(Text(names), Text(done))
     return grid

@@ -18,9 +18,12 @@ WEIGHTS = ("gaussian", "uniform", "truncated", "orthogonal")
 def train_ensemble(
     data: Annotated[
         str,
-        typer.Argument(help="A .csv or .npy table, label last, or a built-in data set, such as diabetes."),
+        typer.Argument(
+            help="A CSV, TSV, Parquet, XLSX, NPY or NPZ file, or a built-in data set, such as diabetes."
+        ),
     ],
     out: Annotated[Path, options.path("--out", "Where to write the result, an .npz file.")],
+    target: Annotated[str | None, typer.Option(help="The column of labels; the last by default.")] = None,
     hidden: options.Hidden = "64x2",
     activation: options.Activation = "tanh",
     size: Annotated[int, options.whole_number("--size", "Number of networks.", 1, 10**9)] = 64,
@@ -78,13 +81,14 @@ def train_ensemble(
     import numpy as np
 
     from finitewidth.architecture import MLP
-    from finitewidth.cli.ensemble_job import below_the_limit, ensemble_table, load_data, split
+    from finitewidth.cli.ensemble_job import below_the_limit, ensemble_table, load_data, load_table, split
     from finitewidth.networks.ensembles import train_ensemble as run_ensemble
 
-    whole = load_data(data, loss)
+    table, label = load_table(data, target)
     split_key, ensemble_key = jax.random.split(jax.random.key(seed))
-    order = np.asarray(jax.random.permutation(split_key, len(whole.x)))
+    order = np.asarray(jax.random.permutation(split_key, table.rows))
     train_rows, test_rows = split(order, train, test)
+    whole = load_data(table, label, loss, train_rows)
     x, y = whole.x[train_rows], whole.y[train_rows]
     if batch_size is not None and batch_size > len(x):
         raise ValueError(f"--batch-size {batch_size} is more than the {len(x)} training points.")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from finitewidth.cli import options
-from finitewidth.cli.console import messages, output, say
+from finitewidth.cli.console import messages, note, output, say
 from finitewidth.cli.outputs import check_output
 
 
@@ -20,8 +20,12 @@ def tune(
         int, options.whole_number("--width", "Width of the hidden layers.", 1, options.LARGEST_WIDTH)
     ],
     data: Annotated[
-        Path | None, typer.Option(help="Training inputs, (points, features), as .npy or .csv.")
+        str | None,
+        typer.Option(
+            help="Training inputs: a CSV, TSV, Parquet, XLSX, NPY or NPZ file, or a built-in data set."
+        ),
     ] = None,
+    target: Annotated[str | None, typer.Option(help="A column of the data that is no input.")] = None,
     n_in: Annotated[
         int | None, options.whole_number("--inputs", "Number of inputs, when there is no data.")
     ] = None,
@@ -44,14 +48,17 @@ def tune(
     if data is not None and n_in is not None:
         raise ValueError(f"--inputs {n_in} and --data {data} exclude each other: the data have their inputs.")
     if plot is not None:
-        from finitewidth.report.figures import picture_format, save_figure, tuning_figure
+        from finitewidth.report.figures import picture_format
 
         picture_format(check_output(plot, force=True, option="--plot"))
-    from finitewidth.cli.arrays import load_array
     from finitewidth.cli.tuning_tables import print_tuning
+    from finitewidth.data import inputs_of, read_table
     from finitewidth.tuning import tune as advise
 
-    x = None if data is None else load_array(data)
+    inputs = None if data is None else inputs_of(read_table(data), target)
+    for remark in () if inputs is None else inputs.notes:
+        note(remark)
+    x = None if inputs is None else inputs.x
     advice = advise(
         activation, depth, width, x, n_in=n_in, n_out=n_out, C_b=bias_variance, C_W=weight_variance
     )
@@ -60,5 +67,7 @@ def tune(
     else:
         print_tuning(advice, code, output)
     if plot is not None:
+        from finitewidth.report.figures import save_figure, tuning_figure
+
         save_figure(tuning_figure(advice), plot)
         say(messages, f"picture: {plot}")

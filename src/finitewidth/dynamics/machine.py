@@ -39,8 +39,8 @@ def nearly_kernel_machine(
     """
     if not isinstance(model, TaylorModel | TangentModel):
         raise TypeError(
-            f"model must be a QuadraticModel or its kin, or a TangentModel, got {type(model).__name__}; a network "
-            "is TangentModel(net.apply, params)."
+            "model must be a QuadraticModel or its kin, or a TangentModel, got "
+            f"{type(model).__name__}; a network is TangentModel(net.apply, params)."
         )
     if isinstance(model, TangentModel):
         return _shared(model, x_train, y, x_test, algorithm, weights, ridge)

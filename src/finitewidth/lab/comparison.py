@@ -6,16 +6,15 @@ import numpy as np
 from scipy.stats import t as student
 
 from finitewidth.lab.claim import Check
-from finitewidth.lab.estimate import Estimate, exact
+from finitewidth.lab.estimate import Estimate, Numbers, exact
 
-# How often a comparison with noise fails although the claim is true, at most. A run of all claims makes two
-# to three hundred of them, so that fewer than one such run in a hundred has a false alarm.
+# How often a comparison with noise fails although the claim is true, at most. A run of all claims makes a few
+# hundred of them, and up to 500 fewer than one such run in a hundred has a false alarm.
 FALSE_ALARM = 2e-5
 _ROUNDING = 1e-12
 # A bound may be reached exactly, up to the rounding of long iterations.
 _SLACK = 1e-9
 
-Numbers = np.ndarray | np.floating | float
 Measured = Estimate | Numbers
 Criterion = Literal["z-score", "relative error", "absolute error"]
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+Numbers = np.ndarray | np.floating | float
+
 # Blocks that a jackknife leaves out in turn: so many that its error is nearly a Gaussian's.
 _BLOCKS = 200
 
@@ -31,11 +33,11 @@ class Estimate:
         dof = np.broadcast_to(self.dof, self.value.shape)
         return _estimate(*(part[index] for part in (self.value, self.sem, dof)))
 
-    def times(self, factor: np.ndarray | float) -> "Estimate":
+    def times(self, factor: Numbers) -> "Estimate":
         """The estimate of a known multiple."""
         return _estimate(self.value * factor, self.sem * np.abs(factor), self.dof)
 
-    def plus(self, known: np.ndarray | float) -> "Estimate":
+    def plus(self, known: Numbers) -> "Estimate":
         """The estimate of the sum with a known number."""
         return _estimate(self.value + known, self.sem, self.dof)
 
@@ -50,7 +52,7 @@ def _estimate(value: Any, sem: Any, dof: Any = np.inf) -> Estimate:
     return Estimate(*(np.asarray(part, dtype=float) for part in (value, sem, dof)))
 
 
-def exact(value: np.ndarray | float) -> Estimate:
+def exact(value: Numbers) -> Estimate:
     """A measurement without statistical error: enumeration or direct integration."""
     value = np.asarray(value, dtype=float)
     return Estimate(value, np.zeros_like(value))
@@ -62,7 +64,7 @@ def sample_mean(samples: np.ndarray) -> Estimate:
     return _estimate(samples.mean(axis=0), sem, len(samples) - 1)
 
 
-def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], np.ndarray | np.floating]) -> Estimate:
+def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], Numbers]) -> Estimate:
     """A function of the mean over the first axis, its standard error from leaving out blocks of draws."""
     blocks = np.array_split(moments, min(_BLOCKS, len(moments)))
     sums = np.stack([block.sum(axis=0) for block in blocks])
@@ -101,7 +103,7 @@ def combined(weights: Sequence[int | float], estimates: Sequence[Estimate]) -> E
     return _estimate(value, np.sqrt(np.sum(parts**2, axis=0)), _pooled(parts, dof))
 
 
-def propagated(function: Callable[..., np.ndarray | np.floating | float], *estimates: Estimate) -> Estimate:
+def propagated(function: Callable[..., Numbers], *estimates: Estimate) -> Estimate:
     """A function of estimates whose entries are all independent, by linear propagation of their errors.
 
     Each entry in turn is moved by its standard error in both directions; half the difference that this makes

@@ -52,10 +52,15 @@ class Problem(NamedTuple):
         return QuadraticModel(lambda i: self.phi[i], lambda i: self.psi[i], epsilon)
 
     @property
+    def condition(self) -> float:
+        """Condition number of the kernel of the training points."""
+        return float(np.linalg.cond(self.k[: len(self.y), : len(self.y)]))
+
+    @property
     def rounding(self) -> float:
         """Error of outputs of fitted weights: sums over features, divided by the training points' kernel."""
-        n, size = len(self.y), np.linalg.norm(fitted_weights(self.phi, self.y))
-        return float(self.phi.shape[1] * np.finfo(float).eps * np.linalg.cond(self.k[:n, :n]) * size)
+        size = np.linalg.norm(fitted_weights(self.phi, self.y))
+        return float(self.phi.shape[1] * np.finfo(float).eps * self.condition * size)
 
     def step(self, edge: float) -> float:
         """The learning rate at a multiple of 1 / lambda_max."""

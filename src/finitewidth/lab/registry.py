@@ -35,6 +35,7 @@ from finitewidth.lab.chapters import (
     trained_covariance,
     trained_finite_width,
     trained_law,
+    useful_features,
     variance_decay,
     wide_limit,
 )
@@ -67,6 +68,7 @@ _CLAIMS: tuple[Claim, ...] = (
     *algorithm_projectors.CLAIMS,
     *representation.CLAIMS,
     *best_epsilon.CLAIMS,
+    *useful_features.CLAIMS,
     *network_machines.CLAIMS,
     *kernel_fluctuations.CLAIMS,
     *ntk_moments.CLAIMS,

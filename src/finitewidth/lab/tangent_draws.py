@@ -79,8 +79,11 @@ def _weighted_sums(C_b: Array, C_W: Array, layer: _Layer, g: Array, gram: Array,
     w_key, b_key = jax.random.split(key)
     w = jnp.sqrt(C_W) * jax.random.normal(w_key, (draws, rows, d), g.dtype)
     b = jnp.sqrt(C_b) * jax.random.normal(b_key, (draws, 1, rows), g.dtype)
-    unseen = w - expected(layer.below @ w.mT + b)
-    return expected(layer.z @ g.mT) + _root(gram) @ unseen
+    seen = expected(jnp.concatenate([layer.below @ w.mT + b, layer.z @ g.mT], axis=-1))
+    # Two batched LAPACK calls at the same time wait for each other's threads for ever (jaxlib 0.10), so the
+    # factor is made to depend on the solution.
+    root = _root(gram + 0 * seen[:, :1, :1])
+    return seen[:, rows:] + root @ (w - seen[:, :rows])
 
 
 def _gram(features: Float[Array, "draws points d"]) -> Float[Array, "draws points points"]:

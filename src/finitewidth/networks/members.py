@@ -4,6 +4,7 @@ Member i is drawn from ``fold_in(key, i)`` and always computed in the same place
 size, so that its result depends neither on how many members there are nor on how they are grouped.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -69,7 +70,7 @@ def map_members(
     workers = max(1, min(os.cpu_count() or 1, memory_limit // max(1, block * bytes_each)))
     terminal = Console(stderr=True)
     with (
-        ThreadPoolExecutor(workers) as pool,
+        _workers(workers) as pool,
         Progress(console=terminal, disable=not (progress and terminal.is_terminal)) as bar,
     ):
         task = bar.add_task("networks", total=size, completed=min(size, block * len(done)))
@@ -82,6 +83,18 @@ def map_members(
             if store is not None:
                 store.write(piece[0], _joined(results))
     return {name: values[:size] for name, values in _joined([done[start] for start in starts]).items()}
+
+
+@contextlib.contextmanager
+def _workers(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that an interruption does not wait for."""
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 @eqx.filter_jit

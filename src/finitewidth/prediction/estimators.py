@@ -19,6 +19,7 @@ from finitewidth.architecture import MLP
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
+from finitewidth.prediction.data_frames import apply_frame, fit_frame
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.fitted import FittedLaw, Posterior, Strength, TrainedNetworks
 from finitewidth.prediction.nearly_kernel_regressor import NearlyKernelRegressor
@@ -51,9 +52,13 @@ class _WideNetwork(BaseEstimator):
         self.net_ = self._network()
         self.law_ = self._learn(self.net_, X, np.asarray(targets), index)
 
+    def _training_inputs(self, X) -> Any:
+        X, self.preparation_ = fit_frame(X)
+        return X
+
     def _inputs(self, X) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return validate_data(self, apply_frame(X, self.preparation_), dtype=np.float64, reset=False)
 
     def _distribution(self, X) -> TrainedDistribution:
         X = self._inputs(X)
@@ -64,7 +69,11 @@ class _Regressor(RegressorMixin, _WideNetwork):
     """Predictions in the shape of the targets."""
 
     def fit(self, X, y):
-        """Fit to inputs (n, features) and targets (n,) or (n, outputs)."""
+        """Fit to inputs (n, features) and targets (n,) or (n, outputs).
+
+        A data frame with words, dates or gaps is prepared: see `preparation_`.
+        """
+        X = self._training_inputs(X)
         checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
         X, y = checked
         self._fit_outputs(X, y)
@@ -105,7 +114,11 @@ class _Classifier(ClassifierMixin, _WideNetwork):
     """One output per class, trained on centred one-hot labels; the largest output wins."""
 
     def fit(self, X, y):
-        """Fit to inputs (n, features) and class labels (n,)."""
+        """Fit to inputs (n, features) and class labels (n,).
+
+        A data frame with words, dates or gaps is prepared: see `preparation_`.
+        """
+        X = self._training_inputs(X)
         checked: Any = validate_data(self, X, y, dtype=np.float64)
         X, y = checked
         check_classification_targets(y)

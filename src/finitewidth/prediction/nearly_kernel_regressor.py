@@ -18,6 +18,7 @@ from finitewidth.dynamics.nearly_kernel import NearlyKernel, fit_nearly_kernel, 
 from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
 from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
 from finitewidth.dynamics.taylor_models import TaylorModel
+from finitewidth.prediction.data_frames import apply_frame, fit_frame
 
 _CHOICES = ("cv", "epsilon*")
 _HELD_OUT = 0.25
@@ -136,6 +137,7 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X, y):
         """Fit to inputs (n, features) and targets (n,) or (n, outputs)."""
+        X, self.preparation_ = fit_frame(X)
         checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
         X, y = checked
         self._check_settings(len(X))
@@ -168,7 +170,8 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         output; with order 2 the second order counts to `from_endpoint`.
         """
         check_is_fitted(self)
-        points: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        inputs = apply_frame(X, self.preparation_)
+        points: Any = validate_data(self, inputs, dtype=np.float64, reset=False)
         there = self.source_.at(points)
         k, mu_test, mu_train_test = self._test_parts(self.points_, there, self.epsilon_)
         machine = self.fit_.predict(k, mu_test, mu_train_test)
@@ -184,7 +187,7 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         check_whole("neurons", self.neurons)
         check_positive("gain", self.gain)
         if not (is_number(self.ridge) and self.ridge >= 0):
-            raise ValueError(f"ridge must be a number, zero or more, got {self.ridge!r}.")
+            raise ValueError(f"ridge must be zero or more, got {self.ridge!r}.")
         if self.order == 2 and not isinstance(self._algorithm(), DirectOptimization):
             raise ValueError(
                 "order=2 is known for direct optimisation only: leave out algorithm, or use order=1."

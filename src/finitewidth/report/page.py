@@ -16,7 +16,7 @@ from finitewidth.report import prediction_figures as figures
 from finitewidth.report import style
 from finitewidth.study.scores import ClassificationScores, RegressionScores
 from finitewidth.study.study import Study
-from finitewidth.study.words import describe, network_words, training_words
+from finitewidth.study.words import describe, grouped_columns, network_words, training_words
 
 
 class Section(NamedTuple):
@@ -131,9 +131,10 @@ def report_page(study: Study) -> str:
 <main>
 <ul class="numbers">{_numbers(study)}</ul>
 <section id="summary"><h2>In words</h2>{words}{f'<ul class="notes">{notes}</ul>' if notes else ""}</section>
-<div class="figures">
+{_comparison(study)}<div class="figures">
 {cards}
 </div>
+{_columns(study)}
 <section id="settings"><h2>Settings</h2>{_settings(study)}</section>
 </main>
 </body>
@@ -195,6 +196,47 @@ def _numbers(study: Study) -> str:
         share = float(np.mean(np.abs(study.verification.z_mean) < 2))
         items.append((f"{100 * share:.0f} %", "of means within 2 standard errors of real networks"))
     return "".join(f"<li><b>{_text(value)}</b> {_text(words)}</li>" for value, words in items)
+
+
+def _comparison(study: Study) -> str:
+    """The networks beside other methods, best first, with a bar for each."""
+    scores = study.scores
+    if scores is None or not study.baselines:
+        return ""
+    own = "trained networks"
+    if isinstance(scores, RegressionScores):
+        rows = [(own, scores.r2, f"{scores.rmse:.4g}")]
+        rows += [(other.name, other.score, f"{other.rmse:.4g}") for other in study.baselines]
+        head = ("variance explained", "error (rms)")
+    else:
+        rows = [(own, scores.accuracy, "")]
+        rows += [(other.name, other.score, "") for other in study.baselines]
+        head = ("correct", "")
+    body = ""
+    for name, score, error in sorted(rows, key=lambda row: -row[1]):
+        length = 100 * min(max(score, 0.0), 1.0)
+        body += (
+            f"<tr{' class=own' if name == own else ''}><th>{_text(name)}</th>"
+            f'<td class="bar"><span style="width: {length:.1f}%"></span></td>'
+            f"<td>{_text(f'{100 * score:.1f} %')}</td><td>{html.escape(error)}</td></tr>"
+        )
+    return (
+        '<section id="comparison"><h2>Beside other methods</h2><table class="comparison"><thead><tr><td></td>'
+        f"<td></td><td>{head[0]}</td><td>{head[1]}</td></tr></thead><tbody>{body}</tbody></table><p>All were "
+        "fitted to the same training rows and inputs and are scored at the same test rows; scikit-learn's "
+        "defaults, and a ridge chosen by leaving out training rows.</p></section>"
+    )
+
+
+def _columns(study: Study) -> str:
+    rows = "".join(
+        f"<tr><th>{html.escape(names)}</th><td>{_text(done)}</td></tr>"
+        for names, done in grouped_columns(study.data)
+    )
+    return (
+        f'<section id="columns"><h2>What became of the columns</h2><table>{rows}</table>'
+        f"<p>{len(study.data.features):,} inputs in all, fitted to the training rows.</p></section>"
+    )
 
 
 def _settings(study: Study) -> str:

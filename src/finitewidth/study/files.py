@@ -66,6 +66,7 @@ def summary(study: Study) -> dict[str, Any]:
             "features": list(data.features),
             "training rows": len(data.x_train),
             "test rows": len(data.x_test),
+            "columns": [note._asdict() for note in data.columns],
             "notes": list(data.notes),
         },
         "network": {
@@ -93,6 +94,8 @@ def summary(study: Study) -> dict[str, Any]:
         },
         "finite width": _finite_width(study),
         "scores": _scores(study.scores),
+        "scores at left-out training rows": _scores(study.left_out),
+        "other methods": [baseline._asdict() for baseline in study.baselines],
         "verification": None if study.verification is None else _verification(study.verification),
         "seed": study.choices.seed,
     }

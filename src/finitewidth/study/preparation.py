@@ -1,33 +1,34 @@
-"""From tables to a training set: split, features, targets, and the scales to come back to."""
+"""From tables to a training set: target, split, inputs, and the scales to come back to."""
 
+import difflib
 import math
 from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from sklearn.model_selection import train_test_split
 
+from finitewidth.data.columns import index_column, index_sentence
+from finitewidth.data.preparation import ColumnNote, Preparation, Scale
+from finitewidth.data.table import Table, as_words, gaps, is_date, is_number
 from finitewidth.prediction.data import first_duplicate
-from finitewidth.study.features import Features, chosen_target, complete
-from finitewidth.study.tables import Table
 
 Kind = Literal["auto", "regression", "classification"]
 
 # Whole numbers are taken for classes when they have at most so many values, each in so many rows on average.
 _MOST_NUMBERED_CLASSES, _ROWS_OF_A_CLASS = 20, 5
+_TARGET_NAMES = frozenset({"y", "target", "label", "class"})
+_MOST_NAMES = 12
 
 
 class Options(NamedTuple):
-    """What the user decides about the data."""
+    """What the user decides about the data; `most_rows` bounds training and test rows together."""
 
     target: str | None = None
     kind: Kind = "auto"
-    scale: Literal["column", "common", "none"] = "column"
-    one_hot: bool = False
-    drop_missing: bool = False
-    drop_constant: bool = False
+    scale: Scale = "column"
     train: int | None = None
     seed: int = 0
+    most_rows: int | None = None
 
 
 class Prepared(NamedTuple):
@@ -47,6 +48,8 @@ class Prepared(NamedTuple):
         Class of every row, by number; None for regression.
     rows_test
         Row numbers of the test points in their table, from 1.
+    columns
+        What was done to each column of the table.
     notes
         Sentences that the user should read.
     """
@@ -64,34 +67,44 @@ class Prepared(NamedTuple):
     labels: Int[np.ndarray, " train"] | None
     labels_test: Int[np.ndarray, " test"] | None
     rows_test: Int[np.ndarray, " test"]
+    columns: tuple[ColumnNote, ...]
     notes: tuple[str, ...]
 
 
-def prepare(table: Table, test: Table | None, options: Options) -> Prepared:
-    """Split (unless there is a test table), choose features and standardise, all by the training rows."""
-    target = chosen_target(table, options.target)
-    notes: list[str] = []
+def prepare(table: Table, test: Table | None, options: Options, new: bool = False) -> Prepared:
+    """Split (unless there is a test table) and prepare the columns, all by the training rows.
+
+    With `new` the test table holds rows to predict, whatever it says about the target.
+    """
+    notes: list[str] = list(table.notes)
+    target = chosen_target(table, options.target, notes)
+    index = index_column(table.without(target))
+    if index is not None:
+        notes.append(index_sentence(index, table.name))
     rows = np.arange(1, table.rows + 1)
-    table, rows = complete(table, rows, options.drop_missing, notes)
+    table, rows = with_target(table, rows, target, notes)
     classes = _is_classes(table.columns[target], options.kind)
     if test is None:
-        kept, held = _split(table, target, classes, options)
+        kept, held = _split(table, target, classes, options, notes)
         train, test, rows_test = table.take(kept), table.take(held), rows[held]
         rows = rows[kept]
     else:
-        names = [name for name in table.columns if name != target]
-        missing = [name for name in names if name not in test.columns]
-        if missing:
-            raise ValueError(f"the test table {test.name} has no column {missing[0]!r}.")
-        test = test._replace(columns={n: c for n, c in test.columns.items() if n in table.columns})
-        train = table
-        test, rows_test = complete(test, np.arange(1, test.rows + 1), options.drop_missing, notes)
+        notes += test.notes
+        train, rows_test = table, np.arange(1, test.rows + 1)
+        if target in test.columns and new:
+            notes.append(f"column {target!r} of {test.name} is to be predicted and was not looked at.")
+            test = test.without(target)
+        elif target in test.columns:
+            test, rows_test = with_target(test, rows_test, target, notes)
     _refuse_too_few(train, test)
-    features = Features.of(train, target, options.scale, options.one_hot, options.drop_constant, notes)
-    x_train, x_test = features.apply(train), features.apply(test)
-    unseen = features.unseen(test)
-    if unseen:
-        notes.append(unseen)
+    if options.most_rows is not None and train.rows + test.rows > options.most_rows:
+        raise ValueError(
+            f"{train.rows:,} rows to learn from and {test.rows:,} to predict need more memory than this "
+            f"machine has: give at most {options.most_rows:,} rows in all."
+        )
+    preparation = Preparation.fit(train.without(target), options.scale, index)
+    x_train, x_test = preparation.apply(train), preparation.apply(test)
+    notes += preparation.about(test.without(target))
     pair = first_duplicate(x_train)
     if pair is not None:
         notes.append(f"training rows {rows[pair[0]]} and {rows[pair[1]]} are equal in all features.")
@@ -99,13 +112,62 @@ def prepare(table: Table, test: Table | None, options: Options) -> Prepared:
     return Prepared(
         name=table.name,
         target=target,
-        features=features.names,
+        features=preparation.names,
         x_train=x_train,
         x_test=x_test,
         rows_test=rows_test,
+        columns=preparation.notes,
         notes=tuple(notes),
         **outputs,
     )
+
+
+def chosen_target(table: Table, asked: str | None, notes: list[str]) -> str:
+    """The column to predict; a word in `notes` where the user did not name it."""
+    target = table.target if asked is None else asked
+    if target is None:
+        named = [name for name in table.columns if name.strip().lower() in _TARGET_NAMES]
+        if len(named) == 1:
+            target = named[0]
+            notes.append(f"column {target!r} is taken for the target; --target names another.")
+        elif table.nameless:
+            target = list(table.columns)[-1]
+            notes.append(f"{table.name} has no header; its last column is taken for the target.")
+        else:
+            raise ValueError(f"say which column of {table.name} to predict with --target: {_listed(table)}.")
+    if target not in table.columns:
+        close = difflib.get_close_matches(target, table.columns, 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"{table.name} has no column {target!r}.{hint} It has {_listed(table)}.")
+    if len(table.columns) < 2:
+        raise ValueError(
+            f"{table.name} has one column only, {target!r}: there is nothing to predict it from."
+        )
+    if is_date(table.columns[target]):
+        raise ValueError(f"target {target!r} holds dates: give numbers, such as days, or words.")
+    return target
+
+
+def _listed(table: Table) -> str:
+    names = list(table.columns)
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def with_target(
+    table: Table, rows: Int[np.ndarray, " rows"], target: str, notes: list[str]
+) -> tuple[Table, np.ndarray]:
+    """The rows whose target is known."""
+    missing = gaps(table.columns[target])
+    if not missing.any():
+        return table, rows
+    if missing.all():
+        raise ValueError(f"target {target!r} is missing or infinite in every row of {table.name}.")
+    notes.append(
+        f"{missing.sum()} of {table.rows} rows of {table.name} have no {target}, first row "
+        f"{rows[np.argmax(missing)]}, and were left out."
+    )
+    return table.take(~missing), rows[~missing]
 
 
 def _refuse_too_few(train: Table, test: Table) -> None:
@@ -120,21 +182,38 @@ def _refuse_too_few(train: Table, test: Table) -> None:
         raise ValueError(f"no test row is left in {test.name}.")
 
 
-def _split(table: Table, target: str, classes: bool, options: Options) -> tuple[np.ndarray, np.ndarray]:
-    """Four fifths for training, classes in proportion where they are large enough."""
-    count = (4 * table.rows) // 5 if options.train is None else options.train
+def _split(
+    table: Table, target: str, classes: bool, options: Options, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Four fifths for training, classes in proportion where they are large enough.
+
+    Of more rows than fit into memory as many are taken at random as do.
+    """
+    from sklearn.model_selection import train_test_split
+
+    total = table.rows if options.most_rows is None else min(table.rows, options.most_rows)
+    count = (4 * total) // 5 if options.train is None else options.train
     if not 1 <= count < table.rows:
         if table.rows < 2:
             raise ValueError(f"{table.name} has {table.rows} row: there is nothing to split; give more rows.")
         raise ValueError(
             f"--train {count} leaves nothing to train or to test on: {table.name} has {table.rows} rows."
         )
+    rest = table.rows - count
+    if total < table.rows:
+        count = min(count, total - 1)
+        rest = total - count
+        notes.append(
+            f"{table.name} has {table.rows:,} rows and this machine memory for {total:,}: {count:,} to learn "
+            f"from and {rest:,} to predict were drawn at random."
+        )
     values = table.columns[target]
     sizes = np.unique(values, return_counts=True)[1]
-    proportional = classes and sizes.min() > 1 and len(sizes) <= min(count, table.rows - count)
+    proportional = classes and sizes.min() > 1 and len(sizes) <= min(count, rest)
     kept, held = train_test_split(
         np.arange(table.rows),
         train_size=count,
+        test_size=rest,
         random_state=options.seed,
         stratify=values if proportional else None,
     )
@@ -144,7 +223,7 @@ def _split(table: Table, target: str, classes: bool, options: Options) -> tuple[
 def _is_classes(values: Shaped[np.ndarray, " rows"], kind: Kind) -> bool:
     if kind != "auto":
         return kind == "classification"
-    if values.dtype.kind != "f":
+    if not is_number(values):
         return True
     distinct = np.unique(values[np.isfinite(values)])
     few = len(distinct) <= min(_MOST_NUMBERED_CLASSES, len(values) // _ROWS_OF_A_CLASS)
@@ -152,22 +231,22 @@ def _is_classes(values: Shaped[np.ndarray, " rows"], kind: Kind) -> bool:
 
 
 def _labels(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
-    names, labels = np.unique(_words(values), return_inverse=True)
+    names, labels = np.unique(_class_names(values), return_inverse=True)
     if held is not None:
-        names = np.union1d(names, _words(held))
+        names = np.union1d(names, _class_names(held))
     if len(names) > len(values):
         raise ValueError(
             f"target {target!r} has {len(names)} classes and there are {len(values)} training rows: "
             "some classes have no example; give more rows, or --task regression if it is a quantity."
         )
-    unseen = np.setdiff1d(names, _words(values))
+    unseen = np.setdiff1d(names, _class_names(values))
     if len(unseen):
         raise ValueError(f"class {str(unseen[0])!r} of target {target!r} is in the test rows only.")
     if len(names) < 2:
-        raise ValueError(f"target {target!r} is constant, {names[0]!r} in every training row.")
+        raise ValueError(f"target {target!r} is constant, {str(names[0])!r} in every training row.")
     share = 1 / len(names)
     one_hot = (np.eye(len(names)) - share) / math.sqrt(share * (1 - share))
-    labels_test = None if held is None else np.searchsorted(names, _words(held))
+    labels_test = None if held is None else np.searchsorted(names, _class_names(held))
     return {
         "y_train": one_hot[labels],
         "y_test": None if labels_test is None else one_hot[labels_test],
@@ -180,7 +259,7 @@ def _labels(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
 
 
 def _numbers(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
-    if values.dtype.kind != "f":
+    if not is_number(values):
         word = next(value for value in values if value)
         raise ValueError(
             f"target {target!r} holds words, such as {str(word)!r}: --task regression needs numbers."
@@ -200,8 +279,6 @@ def _numbers(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
     }
 
 
-def _words(values: np.ndarray) -> np.ndarray:
-    """Class names; whole numbers without their decimal point."""
-    if values.dtype.kind != "f":
-        return values
-    return np.array([f"{value:g}" for value in values])
+def _class_names(values: np.ndarray) -> np.ndarray:
+    """Whole numbers without their decimal point."""
+    return as_words(values).astype(str)

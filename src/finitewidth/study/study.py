@@ -18,10 +18,12 @@ from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width import FEW_POINTS
 from finitewidth.prediction.held_out import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.leave_one_out import LeftOut
 from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.votes import winning_probability
 from finitewidth.statistics.mercer import mercer
+from finitewidth.study.baselines import Baseline, baselines
 from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.verification.result import Verification
@@ -33,7 +35,10 @@ _END = 10**6
 
 
 class Choices(NamedTuple):
-    """The network, how it is trained, and how many real ones to train; "auto" is chosen from the data."""
+    """The network, how it is trained, and how many real ones to train; "auto" is chosen from the data.
+
+    `compare` also fits other methods to the same rows.
+    """
 
     hidden: tuple[int, ...]
     activation: str
@@ -47,6 +52,7 @@ class Choices(NamedTuple):
     most_steps: int = 10_000
     most_samples: int = 300_000
     seed: int = 0
+    compare: bool = True
 
 
 class Alignment(NamedTuple):
@@ -75,6 +81,11 @@ class Study(NamedTuple):
         None when the test rows have no target.
     verification
         None when no networks were trained.
+    left_out
+        Scores at the training rows, each predicted by networks that have not seen it. The ridge was chosen
+        by these rows, so they flatter a little.
+    baselines
+        What other methods reach at the test rows.
     """
 
     data: Prepared
@@ -90,6 +101,8 @@ class Study(NamedTuple):
     curves: LossCurves
     scores: RegressionScores | ClassificationScores | None
     verification: Verification | None
+    left_out: RegressionScores | ClassificationScores
+    baselines: tuple[Baseline, ...] = ()
 
     @property
     def mean(self) -> Float[np.ndarray, "test out"]:
@@ -143,7 +156,8 @@ def run_study(
     algorithm = asked.resolved(largest)
     announce("prediction")
     law = _law(problem, algorithm, choices, ridge, announce)
-    noise = fitted_noise(held_out(problem, algorithm, ridge), data.y_train, data.labels).variance
+    left_out = held_out(problem, algorithm, ridge)
+    noise = fitted_noise(left_out, data.y_train, data.labels).variance
     modes = mercer(problem.train.ntk)
     study = Study(
         data=data,
@@ -159,8 +173,12 @@ def run_study(
         curves=_curves(problem, law, algorithm, ridge, data),
         scores=None,
         verification=None,
+        left_out=_left_out_scores(data, left_out, noise),
     )
     study = study._replace(scores=_scores(study))
+    if choices.compare:
+        announce("other methods")
+        study = study._replace(baselines=baselines(data))
     if not choices.networks:
         return study
     announce("networks")
@@ -240,3 +258,14 @@ def _scores(study: Study) -> RegressionScores | ClassificationScores | None:
         return ClassificationScores.of(study.probability, data.labels_test)
     values = data.center + data.unit * data.y_test[:, 0]
     return RegressionScores.of(study.mean[:, 0], study.std, values)
+
+
+def _left_out_scores(
+    data: Prepared, left_out: LeftOut, noise: float
+) -> RegressionScores | ClassificationScores:
+    if data.labels is not None:
+        return ClassificationScores.of(
+            winning_probability(left_out.mean, left_out.variance + noise), data.labels
+        )
+    mean, values = (data.center + data.unit * y[:, 0] for y in (left_out.mean, data.y_train))
+    return RegressionScores.of(mean, data.unit * np.sqrt(left_out.variance + noise), values)

@@ -5,14 +5,18 @@ import math
 import numpy as np
 
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.study.baselines import Baseline
+from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
 from finitewidth.verification.result import Verification
 
+_MOST_NAMES = 12
+
 
 def describe(study: Study) -> list[str]:
     """Paragraphs that say what was predicted, how sure to be of it, and whether networks agree."""
-    parts = [_task(study), _quality(study), _uncertainty(study)]
+    parts = [_task(study), _quality(study), _comparison(study), _uncertainty(study)]
     if study.law.first_order is not None:
         parts.append(f"{finite_width_words(study)} {_origin_words(study)}")
     if study.verification is not None:
@@ -113,7 +117,61 @@ def _quality(study: Study) -> str:
             f"The average network names the right class for {round(scores.accuracy * rows):,} of {rows:,} "
             f"test rows, {100 * scores.accuracy:.1f} %."
         )
-    return "The test rows have no known answers, so there is no score."
+    return f"The rows to predict have no known answers. {left_out_words(study).capitalize()}."
+
+
+def left_out_words(study: Study) -> str:
+    """How well training rows are predicted by networks that have not seen them."""
+    scores = study.left_out
+    rows = "training rows, each left out of training"
+    if isinstance(scores, RegressionScores):
+        return f"{rows}, are missed by {scores.rmse:.4g} (root mean square; R2 = {scores.r2:.3f})"
+    return f"{rows}, get the right class in {100 * scores.accuracy:.1f} % of the cases"
+
+
+def baseline_words(other: Baseline) -> str:
+    """What another method reaches."""
+    if other.rmse is None:
+        return f"{100 * other.score:.2f} %"
+    return f"{other.rmse:.4g} (R2 = {other.score:.3f})"
+
+
+def grouped_columns(data: Prepared) -> list[tuple[str, str]]:
+    """Columns that were treated alike, and how; in the order of the table."""
+    groups: dict[str, list[str]] = {}
+    for note in data.columns:
+        groups.setdefault(note.done, []).append(note.column or "(no name)")
+    kind = f"{len(data.classes)} classes" if data.classes else "number"
+    return [(data.target, f"target, {kind}")] + [
+        (_names(names), f"{len(names)} numbers" if done == "number" and len(names) > 1 else done)
+        for done, names in groups.items()
+    ]
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _comparison(study: Study) -> str:
+    if not study.baselines or study.scores is None:
+        return ""
+    if isinstance(study.scores, RegressionScores):
+        own, what = study.scores.r2, "explain"
+        shares = [f"{other.name} {100 * other.score:.0f} %" for other in study.baselines]
+        own_words = f"{100 * own:.0f} % of the variance"
+    else:
+        own, what = study.scores.accuracy, "classify"
+        shares = [f"{other.name} {100 * other.score:.1f} %" for other in study.baselines]
+        own_words = f"{100 * own:.1f} % of the rows correctly"
+    best = max(study.baselines, key=lambda other: other.score)
+    verdict = (
+        "The networks do at least as well as both." if own >= best.score else f"Here {best.name} did best."
+    )
+    return (
+        f"On the same rows the networks {what} {own_words}, {' and '.join(shares)}. {verdict} On "
+        f"{len(study.data.x_test):,} test rows small differences are chance."
+    )
 
 
 def _uncertainty(study: Study) -> str:

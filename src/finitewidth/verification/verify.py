@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.checks import as_precision, check_whole, is_number
+from finitewidth.checks import as_precision, check_whole
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
 from finitewidth.networks.optimizers import anchored_descent
@@ -91,9 +91,9 @@ def verify(
         given = getattr(law, "__name__", type(law).__name__)
         raise TypeError(f"law must be what finitewidth.predict returned, got {given}.")
     recipe, algorithm = _trainable(law.recipe)
-    if not (is_number(networks) and networks >= 3):
-        raise ValueError(f"networks must be at least 3 to have a spread, got {networks!r}.")
     check_whole("networks", networks)
+    if networks < 3:
+        raise ValueError(f"networks must be at least 3 to have a spread, got {networks}.")
     check_whole("most_steps", most_steps)
     problem = TrainingProblem.of(recipe.net, recipe.x_train, recipe.y_train, recipe.x_test)
     chosen = stop(problem, law, algorithm, recipe.ridge, networks, most_steps)

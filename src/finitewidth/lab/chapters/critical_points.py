@@ -138,7 +138,7 @@ def _variances_measure(setting: DeepNetworks, key) -> Measurement:
 
 def _log_slope(variance: Float[np.ndarray, "*cases layers"]) -> Float[np.ndarray, "*cases"]:
     """Growth of log K per layer, by least squares over all layers."""
-    return np.polyfit(np.arange(variance.shape[-1]), np.log(variance).T, 1)[0]
+    return np.asarray(np.polyfit(np.arange(variance.shape[-1]), np.log(variance).T, 1)[0])
 
 
 def _variances_compare(setting: DeepNetworks, predicted: Prediction, measured: Measurement) -> Verdict:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from finitewidth.architecture import MLP
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, z_score
-from finitewidth.lab.estimate import combined, exact, jackknife, propagated, stacked
+from finitewidth.lab.estimate import exact, jackknife, propagated, stacked
 from finitewidth.lab.sources import IEMS_402, orf_543
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
@@ -143,25 +143,39 @@ def _transfer_measure(setting: LearningRates, key) -> Measurement:
     data_key, test_key, net_key = jax.random.split(key, 3)
     data = _task(data_key, setting.steps * setting.batch_size)
     held_out = _task(test_key, setting.held_out)
+    curves: dict[str, list[np.ndarray]] = {name: [] for name in _TRANSFER}
+    for n in setting.widths:
+        key = jax.random.fold_in(net_key, n)
+        for name in _TRANSFER:
+            if name == "mup" and n == setting.base_width:
+                # Both parametrisations are the same here.
+                curves[name].append(curves["standard"][-1])
+                continue
+            parametrisation = name if name == "standard" else f"mup:{setting.base_width}"
+            losses = [_log_losses(n, parametrisation, r, setting, key, data, held_out) for r in setting.grid]
+            curves[name].append(np.stack(losses, axis=1))
+    # (networks, parametrisations, widths, rates): a network has the same start at every rate.
+    drawn = np.stack([np.stack(by_width, axis=1) for by_width in curves.values()], axis=1)
+    optimum = jackknife(drawn, lambda mean: _optima(setting, mean))
+    slopes = jackknife(drawn, lambda mean: _slopes(setting, _optima(setting, mean)))
+    return {
+        "losses": exact(2.0 ** drawn.mean(axis=0)),
+        "optimum": optimum,
+        "standard exponent": slopes[0],
+        "difference": slopes[1],
+    }
+
+
+def _optima(setting: LearningRates, curves: Float[np.ndarray, "p widths rates"]) -> np.ndarray:
+    """Base-two logarithms of the best learning rates."""
     grid = np.log2(setting.grid)
-    found = {}
-    for p, name in enumerate(_TRANSFER):
-        parametrisation = name if name == "standard" else f"mup:{setting.base_width}"
-        losses, best = [], []
-        for n in setting.widths:
-            # The same networks at every rate, so that the minimum is one of each network.
-            own = jax.random.fold_in(jax.random.fold_in(net_key, p), n)
-            rates = [_log_losses(n, parametrisation, r, setting, own, data, held_out) for r in setting.grid]
-            curves = np.stack(rates, axis=1)
-            losses.append(2.0 ** curves.mean(axis=0))
-            best.append(jackknife(curves, lambda curve: _optimum(grid, curve)))
-        found[f"{name} losses"] = exact(np.array(losses))
-        found[f"{name} optimum"] = stacked(best)
-        found[f"{name} exponent"] = propagated(
-            lambda optima: np.polyfit(np.log2(setting.widths), optima, 1)[0], found[f"{name} optimum"]
-        )
-    pair = found["mup exponent"], found["standard exponent"]
-    return found | {"difference": combined((1, -1), pair)}
+    return np.array([[_optimum(grid, curve) for curve in by_width] for by_width in curves])
+
+
+def _slopes(setting: LearningRates, optima: Float[np.ndarray, "p widths"]) -> np.ndarray:
+    """Exponent of the width in the standard parametrisation, and how much larger the other one is."""
+    standard, mup = np.polyfit(np.log2(setting.widths), optima.T, 1)[0]
+    return np.array([standard, mup - standard])
 
 
 def _task(key, points: int) -> tuple[Array, Array]:
@@ -214,12 +228,10 @@ def _transfer_compare(setting: LearningRates, predicted: Prediction, measured: M
 def _transfer_figure(setting: LearningRates, predicted: Prediction, measured: Measurement) -> Figure:
     figure, axes = style.panels("The best learning rate shifts with width, or stays", count=2)
     titles = {"standard": "standard parametrisation", "mup": "maximal update"}
-    for panel, (name, title) in zip(axes, titles.items(), strict=True):
-        for n, curve, color in zip(
-            setting.widths, measured[f"{name} losses"].value, style.PALETTE, strict=False
-        ):
+    for p, (panel, title) in enumerate(zip(axes, titles.values(), strict=True)):
+        for n, curve, color in zip(setting.widths, measured["losses"].value[p], style.PALETTE, strict=False):
             panel.plot(setting.grid, curve, "o-", ms=3.5, lw=1.2, color=color, label=rf"$n={n}$")
-        for optimum, color in zip(measured[f"{name} optimum"].value, style.PALETTE, strict=False):
+        for optimum, color in zip(measured["optimum"].value[p], style.PALETTE, strict=False):
             panel.axvline(2.0**optimum, color=color, lw=0.9, ls=":")
         panel.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="loss held out", title=title)
     axes[1].legend(loc="best")
@@ -255,8 +267,8 @@ CLAIMS = (
             "1/n) its exponent is larger by 0.7 to 1.4; whether it vanishes depends on the task."
         ),
         source=f"{IEMS_402} (larger networks, smaller rates: standard parametrisation)",
-        quick=LearningRates((32, 128), networks=6, exponents=(-10, -4)),
-        full=LearningRates((32, 64, 128, 256), networks=8, exponents=(-13, -3)),
+        quick=LearningRates((32, 128), networks=10, exponents=(-9, -5)),
+        full=LearningRates((32, 64, 128, 256), networks=12, exponents=(-12, -3)),
         theory=_transfer_theory,
         measure=_transfer_measure,
         compare=_transfer_compare,

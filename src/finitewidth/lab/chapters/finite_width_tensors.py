@@ -221,7 +221,7 @@ CLAIMS = (
         "With the derivatives of the activation moved to the Gaussian density, G1, V, H1, D, F, A and B of "
         "ReLU networks are finite at all inputs, equal ones included; the differentials P to U are not "
         "defined.",
-        (_unequal((12, 16), (3000, 0)),),
+        (_unequal((12, 16), (6000, 0)),),
         (_unequal((20, 30), (20_000, 0)), _unequal((24, 30, 24), (10_000, 0))),
         smooth=False,
     ),
@@ -241,7 +241,7 @@ CLAIMS = (
         "SELU: a kink between curved sides leaves the fluctuations",
         "The slope of SELU jumps at zero and its left side is curved. G1, V, H1, D, F, A and B exist at any "
         "inputs; the differentials P to U are not defined.",
-        (_equal((12, 16), (2000, 0)),),
+        (_equal((12, 16), (4000, 0)),),
         (_equal((20, 30), (20_000, 0)), _equal((24, 30, 24), (10_000, 0))),
         smooth=False,
     ),

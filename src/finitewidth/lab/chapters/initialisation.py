@@ -138,7 +138,7 @@ def _conditional_figure(setting: ConditionalLayer, predicted: Prediction, measur
     }
     for (name, label), color in zip(labels.items(), style.PALETTE, strict=False):
         style.theory_line(axes, setting.widths, predicted[name], color, label)
-        style.measured_points(axes, setting.widths, *measured[name], color)
+        style.measured_points(axes, setting.widths, measured[name].value, measured[name].sem, color)
     axes.set(
         xscale="log", yscale="log", xlabel=r"hidden width $n$", ylabel="departure from independent Gaussians"
     )
@@ -191,7 +191,8 @@ def _fourth_moment_figure(setting: FourthMoment, predicted: Prediction, measured
         exponential, place - 0.3, place + 0.3, color=style.GREY, ls=":", lw=1.5,
         label=r"$3K^2e^{\,5\sum 1/n}$",
     )  # fmt: skip
-    style.measured_points(axes, place, *measured["fourth moment"], red)
+    value, sem = measured["fourth moment"]
+    style.measured_points(axes, place, value, sem, red)
     names = [_width_label(hidden) for hidden in setting.architectures]
     axes.set(yscale="log", xlabel="hidden widths", ylabel=r"$\langle z^4\rangle$")
     axes.set_xticks(place, names)

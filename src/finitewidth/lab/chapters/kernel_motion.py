@@ -90,7 +90,8 @@ def _figure(setting: Motion, predicted: Prediction, measured: Measurement) -> Fi
     figure, (ax,) = style.panels("Learning one input moves the tangent kernel")
     blue, red = style.PALETTE[:2]
     style.theory_line(ax, setting.depths, predicted["change"], blue)
-    style.measured_points(ax, setting.depths, *measured["change"], red)
+    value, sem = measured["change"]
+    style.measured_points(ax, setting.depths, value, sem, red)
     ax.axhline(0, color=style.GREY, lw=0.8)
     ax.set(
         xlabel="depth L",

@@ -104,7 +104,7 @@ def _start_measure(setting: Orders, key) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class Sweep(RandomProblem):
-    """Problems with 3 to 12 training points, two to five times as many features, and a power each."""
+    """Problems with 3 to 12 training points and two to five times as many features."""
 
     problems: int
     epsilons: tuple[float, ...] = (0.01, 0.005, 0.0025)
@@ -243,7 +243,7 @@ CLAIMS = (
         _sweep_measure,
         _sweep_compare,
         _sweep_figure,
-        drawn,
+        draw=drawn,
     ),
     order_claim(
         _start_theory,

@@ -15,9 +15,10 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.machine import nearly_kernel_machine
 from finitewidth.dynamics.tangent_model import TangentModel
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.comparison import absolute_error
+from finitewidth.lab.comparison import absolute_error, depth_over_width
 from finitewidth.lab.estimate import Estimate, exact, jackknife, propagated, stacked
 from finitewidth.lab.orders import Curve, Orders, fitted_power, order_claim
+from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import IEMS_402, ROBERTS
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.taylor import expand
@@ -26,29 +27,42 @@ from finitewidth.report import style
 
 _CHAPTER = "Networks as nearly-kernel machines"
 _SOURCE = f"{ROBERTS}, quadratic models and deep learning"
-_STEPS = 1500
+
+
+def _frame(rng: np.random.Generator, points: int) -> np.ndarray:
+    """Random orthogonal inputs of unit mean square, as many as their entries: a well-conditioned kernel."""
+    return np.sqrt(points) * np.linalg.qr(rng.normal(size=(points, points)))[0]
 
 
 def _lazy_data(setting: Orders) -> tuple[MLP, PyTree, Array, Array, Array]:
     """A small network with two outputs, and a few points."""
     net = MLP((setting.features,), "tanh", C_b=0.1, C_W=1.3, n_out=2)
-    net_key, train_key, test_key = jax.random.split(jax.random.key(setting.seed), 3)
-    x = jax.random.normal(train_key, (setting.train, 3))
-    y = jnp.stack([jnp.sin(x[:, 0]), x[:, 1] * x[:, 2]], axis=1)
-    return net, net.init(net_key, 3), x, y, jax.random.normal(test_key, (setting.test, 3))
+    rng, n_in = setting.rng(0), setting.train
+    x, x_test = _frame(rng, n_in), rng.normal(size=(setting.test, n_in))
+    y = np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], axis=1)
+    params = net.init(jax.random.key(setting.seed), n_in)
+    return net, params, jnp.asarray(x), jnp.asarray(y), jnp.asarray(x_test)
 
 
-def _lazy_step(net: MLP, params: PyTree, x: Array) -> float:
+def _curvatures(net: MLP, params: PyTree, x: Array) -> np.ndarray:
+    """Eigenvalues of the tangent kernel, the smallest first."""
     kernel = np.asarray(empirical_ntk(net, params, x)).transpose(2, 0, 3, 1)
     size = kernel.shape[0] * kernel.shape[1]
-    return float(1 / np.linalg.eigvalsh(kernel.reshape(size, size))[-1])
+    return np.linalg.eigvalsh(kernel.reshape(size, size))
+
+
+def _steps_to_the_end(curvatures: np.ndarray) -> int:
+    """Steps of 1 / lambda_max that leave e^-36 of the slowest mode; a power of two, to share programs."""
+    return 2 ** int(np.ceil(np.log2(36 * curvatures[..., -1] / curvatures[..., 0]).max()))
 
 
 def _lazy_theory(setting: Orders) -> dict[str, np.ndarray]:
     net, params, x, y, x_test = _lazy_data(setting)
     machines = []
     for epsilon in setting.epsilons:
-        model = TangentModel(net.apply, params, rates=net.learning_rates(3), epsilon=float(epsilon))
+        model = TangentModel(
+            net.apply, params, rates=net.learning_rates(setting.train), epsilon=float(epsilon)
+        )
         machines.append(nearly_kernel_machine(model, x, y, x_test, GradientDescent()))
     return {
         "NTK and dNTK": np.array([m.prediction for m in machines]),
@@ -59,7 +73,8 @@ def _lazy_theory(setting: Orders) -> dict[str, np.ndarray]:
 def _lazy_measure(setting: Orders, key) -> dict[str, np.ndarray]:
     """Gradient descent on the network itself, made lazy by a factor in front of its change."""
     net, params, x, y, x_test = _lazy_data(setting)
-    eta, ends = _lazy_step(net, params, x), []
+    curvatures, ends = _curvatures(net, params, x), []
+    steps = _steps_to_the_end(curvatures)
     for epsilon in setting.epsilons:
         move = lambda p, e=epsilon: jax.tree.map(lambda start, now: start + e * (now - start), params, p)
         lazy = lambda p, points, e=epsilon, move=move: (
@@ -70,10 +85,10 @@ def _lazy_measure(setting: Orders, key) -> dict[str, np.ndarray]:
             params,
             x,
             y,
-            steps=_STEPS,
-            learning_rate=eta,
-            rates=net.learning_rates(3),
-            record_every=_STEPS,
+            steps=steps,
+            learning_rate=float(1 / curvatures[-1]),
+            rates=net.learning_rates(setting.train),
+            record_every=steps,
         )
         ends.append(lazy(run.params, x_test))
     return {"outputs": np.array(ends)}
@@ -150,10 +165,16 @@ def _power_of_width(widths: tuple[int, ...], gaps: Estimate) -> Estimate:
     return propagated(lambda values: fitted_power(np.array(widths, float), values), gaps)
 
 
-def _width_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
+def _bend(depth: int, widths: tuple[int, ...]) -> float:
+    """What the next order, a relative change by depth/width, does to a power fitted to these widths."""
+    return float(depth_over_width(depth, widths[0]) / np.log(widths[-1] / widths[0]))
+
+
+def _width_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
+    bend = _bend(setting.hidden_layers + 1, setting.widths)
     return Verdict(
         tuple(
-            absolute_error(f"power of the width, {name} model", predicted[name], measured[name], 0.25)
+            absolute_error(f"power of the width, {name} model", predicted[name], measured[name], bend)
             for name in _MODELS
         )
     )
@@ -173,7 +194,7 @@ def _width_figure(setting: Widths, predicted: Prediction, measured: Measurement)
 
 
 @dataclass(frozen=True)
-class Machines:
+class Machines(RandomProblem):
     """Networks of growing width, trained to the end, against the formula at their initialisation."""
 
     widths: tuple[int, ...]
@@ -185,12 +206,16 @@ class Machines:
 
     @property
     def data(self) -> tuple[Array, Array, Array]:
-        train_key, test_key = jax.random.split(jax.random.key(23))
-        x = jax.random.normal(train_key, (self.points, 3))
-        return x, jnp.sin(x[:, :1]) + 0.5 * x[:, 1:2], jax.random.normal(test_key, (6, 3))
+        rng = self.rng()
+        x, x_test = _frame(rng, self.points), rng.normal(size=(6, self.points))
+        y = np.sin(x[:, :1]) + 0.5 * x[:, 1:2]
+        return jnp.asarray(x), jnp.asarray(y), jnp.asarray(x_test)
 
     def params(self, n: int) -> list[PyTree]:
-        return [self.net(n).init(jax.random.fold_in(jax.random.key(n), i), 3) for i in range(self.draws)]
+        """Networks of this width at their start."""
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), n), self.draws)
+        every = jax.device_get(jax.vmap(lambda key: self.net(n).init(key, self.points))(keys))
+        return [jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), every) for i in range(self.draws)]
 
 
 def _machine_theory(setting: Machines) -> Prediction:
@@ -198,7 +223,8 @@ def _machine_theory(setting: Machines) -> Prediction:
     found: dict[str, list] = {"NTK alone": [], "NTK and dNTK": []}
     for n in setting.widths:
         net = setting.net(n)
-        models = [TangentModel(net.apply, p, rates=net.learning_rates(3)) for p in setting.params(n)]
+        rates = net.learning_rates(setting.points)
+        models = [TangentModel(net.apply, p, rates=rates) for p in setting.params(n)]
         machines = [nearly_kernel_machine(model, x, y, x_test, GradientDescent()) for model in models]
         found["NTK alone"].append([np.asarray(m.linear) for m in machines])
         found["NTK and dNTK"].append([np.asarray(m.prediction) for m in machines])
@@ -206,18 +232,17 @@ def _machine_theory(setting: Machines) -> Prediction:
 
 
 def _machine_measure(setting: Machines, key) -> Measurement:
-    ends = []
+    data, ends = setting.data, []
     for n in setting.widths:
-        net = setting.net(n)
-        rates = jax.tree.map(jnp.asarray, net.learning_rates(3))
-        draws = setting.params(n)
-        steps = jnp.array([_lazy_step(net, params, setting.data[0]) for params in draws])
-        run = jax.jit(
-            jax.vmap(
-                lambda p, eta, net=net, rates=rates: _descend(net.apply, p, rates, setting.data, eta, _STEPS)
-            )
+        net, draws = setting.net(n), setting.params(n)
+        rates = jax.tree.map(jnp.asarray, net.learning_rates(setting.points))
+        curvatures = np.array([_curvatures(net, params, data[0]) for params in draws])
+        steps = _steps_to_the_end(curvatures)
+        run = lambda p, eta, net=net, rates=rates, steps=steps: _descend(
+            net.apply, p, rates, data, eta, steps
         )
-        ends.append(np.asarray(run(jax.tree.map(lambda *leaves: jnp.stack(leaves), *draws), steps)))
+        every = jax.tree.map(lambda *leaves: jnp.stack(leaves), *draws)
+        ends.append(np.asarray(jax.jit(jax.vmap(run))(every, jnp.asarray(1 / curvatures[:, -1]))))
     return {"outputs": exact(np.array(ends))}
 
 
@@ -234,7 +259,7 @@ def _machine_compare(setting: Machines, predicted: Prediction, measured: Measure
                 f"power of the width, {name}",
                 predicted["slope"],
                 _power_of_width(setting.widths, _machine_gaps(predicted, measured, name)),
-                0.25,
+                _bend(2, setting.widths),
             )
             for name in ("NTK alone", "NTK and dNTK")
         )
@@ -271,9 +296,8 @@ CLAIMS = (
         ),
         source=f"{_SOURCE}; {IEMS_402}, lazy training",
         heading="A network with two outputs, trained to the end",
-        quick=Orders(0.05, 2, train=3, test=4, features=8),
-        full=Orders(0.1, 5, train=3, test=4, features=16),
-        tolerance=0.15,
+        quick=Orders(0.02, 3, train=3, test=4, features=16),
+        full=Orders(0.02, 4, train=3, test=4, features=32),
     ),
     Claim(
         "network-machine-width",
@@ -283,12 +307,13 @@ CLAIMS = (
         "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are of"
         " the same order 1/n.",
         f"{_SOURCE} (quadratic models are minimal, not complete)",
-        Machines((128, 1024), draws=24),
-        Machines((64, 128, 256, 512, 1024), draws=64),
+        Machines((64, 2048), draws=64),
+        Machines((64, 128, 256, 512, 1024), draws=150),
         _machine_theory,
         _machine_measure,
         _machine_compare,
         _machine_figure,
+        draw=drawn,
     ),
     Claim(
         "mlp-cubic-model",
@@ -297,7 +322,7 @@ CLAIMS = (
         "Trained side by side, a network differs from its linear and its quadratic Taylor model by order "
         "1/n, and from its cubic one by 1/n^2.",
         f"{_SOURCE} (with the output of the start, which the slide leaves out)",
-        Widths((512, 2048), draws=64),
+        Widths((256, 4096), draws=100),
         Widths((256, 512, 1024, 2048, 4096), draws=100),
         _width_theory,
         _width_measure,

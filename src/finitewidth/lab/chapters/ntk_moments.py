@@ -174,9 +174,11 @@ def _limit_figure(setting: Limit, predicted: Prediction, measured: Measurement) 
     blue, red, green, grey = (*style.PALETTE[:3], style.GREY)
     style.theory_line(axes, fine, ntk_ratio_limit(fine), blue, "limit")
     style.theory_line(axes, fine, 1 + 11 / 3 * fine, grey, "first order, 1 + 11/3 L/n", ":")
-    style.measured_points(axes, beta, *measured["ratio"], blue, "extrapolated")
+    value, sem = measured["ratio"]
+    style.measured_points(axes, beta, value, sem, blue, "extrapolated")
     for n, color in zip(setting.widths, (red, green), strict=True):
-        style.measured_points(axes, beta, *measured[f"width {n}"], color, f"width {n}")
+        value, sem = measured[f"width {n}"]
+        style.measured_points(axes, beta, value, sem, color, f"width {n}")
     axes.set(xlabel=r"$\beta=\sum 1/n_\ell$", ylabel=r"$E[H^2]\,/\,E[H]^2$")
     axes.legend(loc="upper left")
     return figure
@@ -193,7 +195,7 @@ CLAIMS = (
             "width; with one hidden layer E[H^2]/E[H]^2 = 1 + 3/n."
         ),
         source=_SOURCE + "the output layer counts (L+1, not L); recursion for any two slopes derived here",
-        quick=Architectures(((8,), (20, 30, 25)), draws=5000),
+        quick=Architectures(((8,), (20, 30, 25)), draws=10_000),
         full=Architectures(((8,), (24, 12), (6, 5, 7), (20, 30, 25), (10, 10, 10, 10)), draws=100_000),
         theory=_second_theory,
         measure=_second_measure,

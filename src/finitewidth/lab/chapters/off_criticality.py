@@ -116,7 +116,8 @@ def _phases_figure(setting: Phases, predicted: Prediction, measured: Measurement
         )
     C_b, C_W = setting.vanishing
     style.theory_line(axes[2], layers, predicted["vanishing variance"], style.PALETTE[2])
-    style.measured_points(axes[2], layers, *measured["vanishing variance"], style.PALETTE[2])
+    value, sem = measured["vanishing variance"]
+    style.measured_points(axes[2], layers, value, sem, style.PALETTE[2])
     axes[2].set(
         yscale="log",
         xlabel=r"layer $\ell$",

@@ -112,7 +112,8 @@ def _mercer_figure(setting: Spectra, predicted: Prediction, measured: Measuremen
     style.legend(left, "exact", "on a grid", error_bars=False, ncols=2, loc="upper left")
     waves = np.arange(setting.waves)
     style.theory_line(right, waves, predicted["power"], style.PALETTE[0])
-    style.measured_points(right, waves, *measured["power"], style.PALETTE[1])
+    value, sem = measured["power"]
+    style.measured_points(right, waves, value, sem, style.PALETTE[1])
     right.set(
         yscale="log", xlabel="waves around the circle", ylabel="power", title="ReLU networks on a circle"
     )

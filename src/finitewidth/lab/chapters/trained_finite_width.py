@@ -47,7 +47,7 @@ def _ensemble(setting: TrainedEnsembles, case: Case, n: int, key: PRNGKeyArray) 
     """Mean outputs of trained networks, one after the other."""
     ensemble = Ensemble(*case.data(), case.eta, case.steps, setting.pairs, setting.linear)
     mean = trained_mean(case.network(n), ensemble, key)
-    return Estimate(mean.value.ravel(), mean.sem.ravel())
+    return mean.reshape(-1)
 
 
 def _compare(setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Verdict:

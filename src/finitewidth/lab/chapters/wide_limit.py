@@ -190,7 +190,7 @@ def _recursion_figure(setting: Widths, predicted: Prediction, measured: Measurem
         style.theory_line(
             axes, widths, middle / np.sqrt(widths), color, f"{name.upper()}, measured slope {slope:.2f}"
         )
-        style.measured_points(axes, widths, *error, color)
+        style.measured_points(axes, widths, error.value, error.sem, color)
     axes.set(
         xscale="log",
         yscale="log",

@@ -1,13 +1,12 @@
-"""Data sets: built-in ones and files, as inputs and labels for training."""
+"""Data sets as inputs and labels for training."""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from sklearn import datasets
 
-BUILT_IN = ("diabetes", "digits", "wine")
-_CLASSES = ("digits", "wine")
+from finitewidth.data.built_in_tables import BUILT_IN, built_in_table
+from finitewidth.data.table import is_number
 
 
 class DataSet(NamedTuple):
@@ -26,27 +25,13 @@ class DataSet(NamedTuple):
 def built_in(name: str) -> DataSet:
     """One of scikit-learn's data sets, inputs of mean 0 and variance 1, regression labels likewise."""
     if name not in BUILT_IN:
-        raise ValueError(
-            f"unknown data set {name!r}. Built in: {', '.join(BUILT_IN)}; or a .csv or .npy file."
-        )
-    bunch = getattr(datasets, f"load_{name}")()
-    x = _standardised(np.asarray(bunch.data, float))
-    if name in _CLASSES:
-        return DataSet(name, x, np.asarray(bunch.target, np.int64))
-    return DataSet(name, x, _standardised(np.asarray(bunch.target, float)[:, None]))
-
-
-def from_table(name: str, table: Float[np.ndarray, "points columns"]) -> DataSet:
-    """Features in all columns but the last, which holds the label."""
-    if table.ndim != 2 or table.shape[1] < 2 or len(table) == 0:
-        raise ValueError(
-            f"{name} must be a table, features in all columns but the last, the label there; "
-            f"it has shape {table.shape}."
-        )
-    if not np.isfinite(table).all():
-        row = int(np.argmin(np.isfinite(table).all(axis=1)))
-        raise ValueError(f"{name} holds NaN or infinite values, first in row {row}.")
-    return DataSet(name, np.asarray(table[:, :-1], float), np.asarray(table[:, -1:], float))
+        raise ValueError(f"unknown data set {name!r}. Built in: {', '.join(BUILT_IN)}.")
+    table = built_in_table(name)
+    target = table.columns["target"]
+    x = _standardised(np.stack(list(table.without("target").columns.values()), axis=1))
+    if is_number(target):
+        return DataSet(name, x, _standardised(target[:, None]))
+    return DataSet(name, x, np.unique(target.astype(str), return_inverse=True)[1].astype(np.int64))
 
 
 def as_classes(data: DataSet) -> DataSet:

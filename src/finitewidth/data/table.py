@@ -1,0 +1,82 @@
+"""Tables of data: named columns of numbers, words or dates."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Shaped
+
+Column = Shaped[np.ndarray, " rows"]
+
+_NO_FORMATS: Mapping[str, str] = MappingProxyType({})
+
+
+class Table(NamedTuple):
+    """Columns of equal length, each an array of one kind.
+
+    Numbers are floats, NaN where a value is missing; words are text, "" where it is missing; dates are
+    datetime64, NaT where it is missing.
+
+    Attributes
+    ----------
+    target
+        The column that the source itself marks as the one to predict, if it does.
+    notes
+        What the reader of the table should know about how it was read.
+    formats
+        How the dates of a column were written, such as %d.%m.%Y.
+    nameless
+        Whether the file had no header, so that columns are called by their numbers.
+    """
+
+    name: str
+    columns: dict[str, Column]
+    target: str | None = None
+    notes: tuple[str, ...] = ()
+    formats: Mapping[str, str] = _NO_FORMATS
+    nameless: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.columns.values())))
+
+    def take(self, rows: np.ndarray) -> "Table":
+        """The same columns with some of the rows."""
+        return self._replace(columns={name: column[rows] for name, column in self.columns.items()})
+
+    def without(self, *names: str | None) -> "Table":
+        """The same rows without some of the columns."""
+        return self._replace(columns={name: c for name, c in self.columns.items() if name not in names})
+
+
+def is_number(column: Column) -> bool:
+    """Whether a column holds numbers."""
+    return column.dtype.kind == "f"
+
+
+def is_date(column: Column) -> bool:
+    """Whether a column holds dates."""
+    return column.dtype.kind == "M"
+
+
+def is_words(column: Column) -> bool:
+    """Whether a column holds words."""
+    return not is_number(column) and not is_date(column)
+
+
+def gaps(column: Column) -> Bool[np.ndarray, " rows"]:
+    """Where a value is missing or infinite."""
+    if is_number(column):
+        return ~np.isfinite(column)
+    return np.isnat(column) if is_date(column) else np.asarray(column == "", bool)
+
+
+def as_words(column: Column) -> Column:
+    """Any column as words; whole numbers without their decimal point, nothing where a value is missing."""
+    if is_words(column):
+        return column.astype(object)
+    missing = gaps(column)
+    text = [f"{value:.15g}" if is_number(column) else str(value) for value in column]
+    return np.array(["" if gap else word for word, gap in zip(text, missing, strict=True)], object)

@@ -1,0 +1,191 @@
+"""What the command says when something goes wrong that no check foresaw."""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+
+from finitewidth.architecture.weights import DRAWS
+from finitewidth.cli import errors
+from finitewidth.cli.train_ensemble import LOSSES, OPTIMIZERS, WEIGHTS
+from finitewidth.networks.losses import LOSSES as KNOWN_LOSSES
+from finitewidth.networks.optimizers import _named
+
+# The package's attribute of this name is the command.
+MODULE = importlib.import_module("finitewidth.cli.tune")
+TUNE = ("tune", "--activation", "relu", "--depth", "3", "--width", "8", "--plot", "tune.png")
+
+
+def raising(error: BaseException):
+    def check_output(*_, **__):
+        raise error
+
+    return check_output
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda *_, **__: {}["missing"], lambda *_, **__: int("no number"), lambda *_, **__: len(3)],
+    ids=["key", "value", "type"],
+)
+def test_a_bug_is_called_a_bug(command, monkeypatch, wrong):
+    monkeypatch.setattr(MODULE, "check_output", wrong)
+    result = command(*TUNE)
+    assert result.code == 70
+    assert result.err.startswith("error: this is a bug in finitewidth, not in your input (")
+    assert "run it again with --traceback" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_an_error_of_another_library_is_a_bug_too(command, monkeypatch):
+    monkeypatch.setattr(MODULE, "check_output", lambda *_, **__: np.linalg.inv(np.zeros((2, 2))))
+    result = command(*TUNE)
+    assert result.code == 70
+    assert "LinAlgError: Singular matrix" in result.err
+
+
+@pytest.mark.parametrize(
+    "place", [("--traceback", *TUNE, "--C-b", "1"), (*TUNE, "--C-b", "1", "--traceback")]
+)
+def test_a_traceback_on_request(command, place):
+    result = command(*place)
+    assert result.code == 2
+    assert result.err.startswith("Traceback (most recent call last):")
+    assert "in check_variances" in result.err
+    assert result.err.splitlines()[-1].startswith("error: --C-b 1 needs --C-W beside it")
+    assert "Traceback" not in command(*TUNE, "--C-b", "1").err
+
+
+def test_a_traceback_by_the_environment(command, monkeypatch):
+    monkeypatch.setenv("FINITEWIDTH_TRACEBACK", "1")
+    assert "in check_variances" in command(*TUNE, "--C-b", "1").err
+    monkeypatch.setenv("FINITEWIDTH_TRACEBACK", "0")
+    assert "in check_variances" not in command(*TUNE, "--C-b", "1").err
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (PermissionError(13, "Permission denied", "a[b].npz"), "error: a[b].npz: permission denied.\n"),
+        (OSError(28, "No space left on device"), "error: the system refused: no space left on device.\n"),
+        (
+            MemoryError(),
+            "error: there is not enough memory for this: use fewer points, networks or neurons.\n",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(command, monkeypatch, error, sentence):
+    monkeypatch.setattr(MODULE, "check_output", raising(error))
+    result = command(*TUNE)
+    assert (result.code, result.err) == (2, sentence)
+
+
+def test_a_folder_that_may_not_be_written_to(command, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for line in ((*TUNE,), ("predict", "diabetes", "--out", "run"), ("lab", "run", "x", "--out", "results")):
+        result = command(*line)
+        assert result.code == 2
+        assert "may not be written to." in result.err
+        assert result.err.count("\n") == 1
+
+
+def test_warnings_of_the_package_are_sentences(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = errors.show_warning
+        warnings.warn("widths [8] are small.", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: widths [8] are small.\n"
+
+
+def test_names_known_to_the_command_are_those_of_the_library():
+    assert set(LOSSES) == set(KNOWN_LOSSES)
+    assert set(WEIGHTS) == set(DRAWS)
+    with pytest.raises(ValueError, match=f"Known: {', '.join(OPTIMIZERS)};"):
+        _named("no such optimizer")
+
+
+def run(code: str, *arguments, **options):
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options,
+    )  # fmt: skip
+
+
+def test_ctrl_c_leaves_at_once_with_one_line_and_nothing_written(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 3)))
+    code = """
+    import sys, time
+    from finitewidth.cli import main
+    from finitewidth.scale import storage
+    tiles = storage.kernel_tiles
+
+    def slow(*arguments, **options):
+        yield from tiles(*arguments, **options)
+        print("working", flush=True)
+        time.sleep(60)
+
+    storage.kernel_tiles = slow
+    main()
+    """
+    job = run(code, "kernel", "x.npy", "--hidden", "8", "--out", "k.npz", cwd=tmp_path)
+    assert job.stdout.readline() == "working\n"
+    job.send_signal(signal.SIGINT)
+    _, err = job.communicate(timeout=30)
+    assert (job.returncode, err) == (130, "error: interrupted.\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
+
+
+def test_ctrl_c_inside_a_callback_is_not_lost():
+    code = """
+    import gc, signal, time
+    from finitewidth.cli import main
+
+    def interrupt(phase, info):
+        gc.callbacks.clear()
+        signal.raise_signal(signal.SIGINT)
+
+    def work(*_, **__):
+        gc.callbacks.append(interrupt)
+        gc.collect()
+        time.sleep(60)
+
+    import finitewidth.cli.options as options
+    options.check_variances = work
+    main()
+    """
+    job = run(code, *TUNE)
+    _, err = job.communicate(timeout=30)
+    assert (job.returncode, err) == (130, "error: interrupted.\n")
+
+
+def test_a_closed_pipe_is_no_error():
+    command = [sys.executable, "-m", "finitewidth", "lab", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        job.stdout.readline()
+        job.stdout.close()
+        assert job.stderr is not None
+        assert job.stderr.read() == ""
+
+
+def test_unwritable_characters_are_printed_as_codes(tmp_path):
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "finitewidth", "predict", "é.csv"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (2, "error: \\xe9.csv does not exist.\n")
+
+
+def test_settings_of_an_ensemble_that_are_damaged(command, tmp_path):
+    from finitewidth.networks.checkpoints import Directory
+
+    (tmp_path / "settings.json").write_text(json.dumps({"steps": 3})[:-1])
+    with pytest.raises(ValueError, match=r"settings\.json is damaged"):
+        Directory(tmp_path, {"steps": 3})
