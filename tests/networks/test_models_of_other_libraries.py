@@ -122,7 +122,7 @@ WRONG_MODELS = {
 @pytest.mark.usefixtures("unchecked_annotations")
 def test_models_that_are_no_function_of_params_and_x(case, entrance):
     make, sentence = WRONG_MODELS[case]
-    with pytest.raises(TypeError, match=r"expected an MLP or a function of \(params, x\), got") as refusal:
+    with pytest.raises(TypeError, match=r"expected a network or a function of \(params, x\), got") as refusal:
         ENTRANCES[entrance](make(), flax_params(Plain()))
     assert refusal.match(sentence)
 
@@ -175,7 +175,10 @@ FOR_MLPS_ONLY = {
 @pytest.mark.usefixtures("unchecked_annotations")
 def test_only_an_mlp_says_how_it_is_drawn_and_trained(name):
     for model in (Plain().apply, Plain(), torch.nn.Linear(2, 1), "relu", None):
-        with pytest.raises(TypeError, match="net must be an MLP, which says how networks are drawn"):
+        with pytest.raises(
+            TypeError,
+            match="net must be an MLP or another network of layers",
+        ):
             FOR_MLPS_ONLY[name](model)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.networks import mlp
+from finitewidth.architecture import Affine
 
 STEPS = 40
 
@@ -28,20 +28,20 @@ def trained_networks(net: fw.MLP, data, eta: float, draws: int, key) -> tuple[np
     x, y, x_test = data
     points = jnp.concatenate([x, x_test])
     rates = tuple(
-        mlp.Affine(net.lambda_W[l] / fan_in, net.lambda_b[l]) for l, fan_in in enumerate((3, *net.hidden))
+        Affine(net.lambda_W[l] / fan_in, net.lambda_b[l]) for l, fan_in in enumerate((3, *net.hidden))
     )
 
     def loss(params):
-        return 0.5 * jnp.sum((mlp.apply(net, params, x) - y) ** 2)
+        return 0.5 * jnp.sum((net.apply(params, x) - y) ** 2)
 
     def step(params, _):
         moved = jax.tree.map(lambda p, rate, g: p - eta * rate * g, params, rates, jax.grad(loss)(params))
         return moved, None
 
     def one(key):
-        start = mlp.init(net, key, 3)
+        start = net.init(key, 3)
         end, _ = jax.lax.scan(step, start, length=STEPS)
-        return mlp.apply(net, start, points)[:, 0], mlp.apply(net, end, points)[:, 0]
+        return net.apply(start, points)[:, 0], net.apply(end, points)[:, 0]
 
     before, after = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=20))(jax.random.split(key, draws))
     return np.asarray(before), np.asarray(after)

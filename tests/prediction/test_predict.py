@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.networks import mlp
+from finitewidth.architecture import Affine
 from finitewidth.prediction.infinite_width import trained_distribution
 from tolerances import LIMIT, SINGLE_SOLVE, SOLVE, assert_close
 
@@ -25,12 +25,12 @@ def test_a_linearised_network_trained_step_by_step(data, steps):
     x, y, x_test = data
     y = y[:, :1]
     net = fw.MLP((40, 40), "tanh", 0.1, 1.5, 0.7, 1.3)
-    params = mlp.init(net, jax.random.key(1), 3)
-    start, tangent = jax.linearize(lambda p: mlp.apply(net, p, jnp.concatenate([x, x_test])), params)
+    params = net.init(jax.random.key(1), 3)
+    start, tangent = jax.linearize(lambda p: net.apply(p, jnp.concatenate([x, x_test])), params)
     tangent = jax.jit(tangent)
     pull_back = jax.jit(jax.linear_transpose(tangent, params))
     widths = (3, 40, 40)
-    rates = tuple(mlp.Affine(net.lambda_W[l] / widths[l], net.lambda_b[l]) for l in range(net.depth))
+    rates = tuple(Affine(net.lambda_W[l] / widths[l], net.lambda_b[l]) for l in range(net.depth))
 
     def preconditioned(cotangent):
         return jax.tree.map(jnp.multiply, rates, pull_back(cotangent)[0])

@@ -8,7 +8,7 @@ import torch
 
 import finitewidth as fw
 from finitewidth.activations import as_activation
-from finitewidth.networks.mlp import Affine, apply
+from finitewidth.architecture import Affine
 from tolerances import assert_close
 
 PASTABLE = [name for name in fw.ACTIVATION_NAMES if name not in ("step", "cos", "softplus")]
@@ -32,7 +32,7 @@ def test_pytorch_model_is_the_recommended_network(activation, rng):
         for layer in model
         if isinstance(layer, torch.nn.Linear)
     )
-    assert_close(model(torch.as_tensor(x)).detach().numpy(), apply(advice.net, params, jnp.asarray(x)), 1e-6)
+    assert_close(model(torch.as_tensor(x)).detach().numpy(), advice.net.apply(params, jnp.asarray(x)), 1e-6)
 
 
 def test_functions_without_a_snippet_of_their_own_are_left_to_the_reader():
@@ -80,7 +80,7 @@ def test_jax_model_is_the_recommended_network(activation, rng):
     params = code["init"](jax.random.key(0))
     x = jnp.asarray(rng.normal(size=(5, 4)))
     own = tuple(Affine(weight.T, bias) for weight, bias in params)
-    assert_close(code["apply"](params, x), apply(advice.net, own, x))
+    assert_close(code["apply"](params, x), advice.net.apply(own, x))
     if activation in fw.ACTIVATION_NAMES:
         z = jnp.linspace(-3, 3, 31)
         assert_close(code["activation"](z), as_activation(activation)(z))
@@ -102,7 +102,7 @@ def test_jax_step_is_the_learning_rate_tensor(rng):
     code = run(advice.jax)
     params = code["init"](jax.random.key(3))
     own = tuple(Affine(weight.T, bias) for weight, bias in params)
-    slopes = jax.grad(lambda p: 0.5 * jnp.sum((apply(advice.net, p, jnp.asarray(x)) - y) ** 2))(own)
+    slopes = jax.grad(lambda p: 0.5 * jnp.sum((advice.net.apply(p, jnp.asarray(x)) - y) ** 2))(own)
     eta = advice.eta_max / 2
     for l, ((w, b), (new_w, new_b)) in enumerate(zip(params, code["step"](params, x, y), strict=True)):
         # The pasted numbers carry four digits.

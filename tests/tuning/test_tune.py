@@ -97,13 +97,12 @@ def test_signal_of_framework_defaults(framework, measure, rng):
 
 def test_gradient_factor_is_the_jacobian_of_a_wide_network(rng):
     """Sum over a layer of squared derivatives of the output, averaged over real draws."""
-    from finitewidth.networks.mlp import init
 
     advice = fw.tune("tanh", depth=4, width=256, n_in=8)
     x = jnp.ones((1, 8))
 
     def squared_gradient(key):
-        params = init(advice.net, key, 8)
+        params = advice.net.init(key, 8)
 
         def output(shift):
             h = params[0].weight @ x[0] + params[0].bias + shift

@@ -3,7 +3,8 @@
 from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.dense import Affine, Dense, Hyperparameter, Hyperparameters
 from finitewidth.architecture.layer import Layer, Shape, Surroundings
-from finitewidth.architecture.mlp import MLP, Params, check_mlp
+from finitewidth.architecture.mlp import MLP, Params
+from finitewidth.architecture.networks import activations, check_network, dense_stack
 from finitewidth.architecture.sequential import Repeat, Sequential
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "Sequential",
     "Shape",
     "Surroundings",
-    "check_mlp",
+    "activations",
+    "check_network",
+    "dense_stack",
 ]

@@ -1,7 +1,7 @@
 """A layer of random weights and biases, fully connected."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,12 +26,12 @@ class Affine(NamedTuple):
 
 
 class Hyperparameters(NamedTuple):
-    """Variances and learning rates of one affine layer, or of a stack of them along the first axis."""
+    """Variances and learning rates of one affine layer, numbers or scalars; of a stack of them, arrays."""
 
-    C_b: Array | float
-    C_W: Array | float
-    lambda_b: Array | float
-    lambda_W: Array | float
+    C_b: Any
+    C_W: Any
+    lambda_b: Any
+    lambda_W: Any
 
     def draw(
         self,
@@ -146,7 +146,7 @@ def as_hyperparameter(
     name: str, value: Hyperparameter, shape: tuple[int, ...], positive: bool = False
 ) -> Array:
     """An array of `shape` from one number, or from as many as the shape has layers."""
-    more = f", or one per affine layer ({shape[0]})" if shape else ""
+    more = f", or {shape[0]} of them, one per affine layer" if shape else ""
     try:
         array = jnp.asarray(value, dtype=float)
     except (TypeError, ValueError):

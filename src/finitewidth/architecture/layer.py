@@ -1,7 +1,9 @@
 """The interface of a layer: shapes, random parameters, outputs and learning rates."""
 
 import dataclasses
+import os
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -11,6 +13,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from finitewidth.architecture.parametrisation import NTK, Geometry, Parametrisation
 from finitewidth.architecture.weights import Draw
+from finitewidth.saving import save
 
 Shape = tuple[int, ...]
 AnyLayer = TypeVar("AnyLayer", bound="Layer")
@@ -69,9 +72,36 @@ class Layer(eqx.Module):
         """This layer as part of a network; only layers whose variances or rates scale with width differ."""
         return self
 
+    def parts(self) -> list["Layer"]:
+        """The layers inside, from the inputs to the outputs; a simple layer is its own and only part."""
+        return [self]
+
     def has_parameters(self, entering: Shape) -> bool:
         """Whether anything in this layer is random and trained."""
         return bool(jax.tree.leaves(self.learning_rates(entering)))
+
+    def check(self, params: PyTree, x: Array) -> None:
+        """Refuse parameters of another network, or inputs that this one does not take."""
+        expected = jax.eval_shape(lambda key: self.init(key, x.shape[1:]), jax.random.key(0))
+        shapes = lambda tree: jax.tree.map(jnp.shape, tree)
+        if jax.tree.structure(params) != jax.tree.structure(expected):
+            raise ValueError(
+                f"params is a tree {jax.tree.structure(params)}; this network with inputs of shape "
+                f"{x.shape[1:]} needs {jax.tree.structure(expected)}."
+            )
+        if shapes(params) != shapes(expected):
+            raise ValueError(
+                f"params holds arrays of shapes {shapes(params)}; this network with inputs of shape "
+                f"{x.shape[1:]} needs {shapes(expected)}."
+            )
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write the network's description into one file; `finitewidth.load` reads it.
+
+        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
+        replaced once the new one is complete.
+        """
+        return save(self, path)
 
 
 def as_shape(name: str, shape: Shape | int) -> Shape:

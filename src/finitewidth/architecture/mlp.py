@@ -1,9 +1,7 @@
 """The multilayer perceptron: a stack of dense layers with one activation between them."""
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -13,9 +11,11 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
+from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.critical_point import critical_variances
 from finitewidth.architecture.dense import (
     Affine,
+    Dense,
     Hyperparameter,
     Hyperparameters,
     as_hyperparameter,
@@ -25,7 +25,6 @@ from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
 from finitewidth.architecture.weights import Draw
 from finitewidth.checks import as_precision, check_key, check_whole, is_number
-from finitewidth.saving import save
 
 Params = tuple[Affine, ...]
 
@@ -120,13 +119,12 @@ class MLP(Layer):
     def leaving(self, entering: Shape) -> Shape:
         return (*entering[:-1], self.n_out)
 
-    def save(self, path: str | os.PathLike) -> Path:
-        """Write the network's description into one file; `finitewidth.load` reads it.
-
-        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
-        replaced once the new one is complete.
-        """
-        return save(self, path)
+    def parts(self) -> list[Layer]:
+        """Dense layers with the activation between each two."""
+        widths = (*self.hidden, self.n_out)
+        dense = [Dense(width, *layer) for width, layer in zip(widths, self.layers, strict=True)]
+        neurons = Activate(self.activation)
+        return [dense[0], *(part for layer in dense[1:] for part in (neurons, layer))]
 
     def init(
         self,
@@ -187,7 +185,7 @@ class MLP(Layer):
         )
 
     def places(self, entering: Shape | int) -> list[Place]:
-        """Sizes and position of every affine layer of a network with so many inputs."""
+        """Sizes and position of every affine layer of a network with `entering` inputs."""
         n_in = entering[-1] if isinstance(entering, tuple) else entering
         check_whole("n_in", n_in)
         widths = (n_in, *self.hidden, self.n_out)
@@ -215,16 +213,6 @@ class MLP(Layer):
                         f"params[{l}].{name} has shape {jnp.shape(array)}; this network with "
                         f"{x.shape[1]} inputs needs {shape}."
                     )
-
-
-def check_mlp(net: object) -> None:
-    """Refuse a network that is not described by an `MLP`."""
-    if not isinstance(net, MLP):
-        given = getattr(net, "__name__", type(net).__name__)
-        raise TypeError(
-            f"net must be an MLP, which says how networks are drawn and trained, got {given}; a function of "
-            "(params, x) has its place in empirical_ntk, expand and train."
-        )
 
 
 def _widths(name: str, values: Sequence[int]) -> tuple[int, ...]:

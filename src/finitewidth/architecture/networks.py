@@ -1,5 +1,8 @@
 """Questions about a whole network, answered from its layers."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -7,10 +10,10 @@ from jaxtyping import Array
 from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.dense import Dense, Hyperparameters
-from finitewidth.architecture.layer import Layer
+from finitewidth.architecture.layer import Layer, Shape, replaced
 from finitewidth.architecture.mlp import MLP
 from finitewidth.architecture.parametrisation import NTK, Parametrisation
-from finitewidth.architecture.sequential import Repeat, Sequential
+from finitewidth.architecture.sequential import Sequential
 
 
 def check_network(net: object) -> None:
@@ -43,39 +46,84 @@ def input_biases(net: Layer) -> Array | None:
     return first.hyperparameters.C_b if isinstance(first, Dense) else None
 
 
+def layer_shapes(net: Layer, entering: Shape) -> list[tuple[Layer, Shape, Shape]]:
+    """Every simple layer of the network, with the shapes of one input before and behind it."""
+    found = []
+    for part in net.parts():
+        leaving = part.leaving(entering)
+        found.append((part, entering, leaving))
+        entering = leaving
+    return found
+
+
+def hidden_widths(net: Layer, entering: Shape) -> tuple[int, ...]:
+    """Channels that leave each layer with parameters but the last one."""
+    found = layer_shapes(net, entering)
+    widths = [leaving[-1] for part, below, leaving in found if part.has_parameters(below)]
+    return tuple(widths[:-1])
+
+
+def with_outputs(net: Layer, outputs: int, entering: Shape) -> Layer:
+    """The same network with another number of outputs; only a last layer that is dense can change it."""
+    if net.leaving(entering) == (outputs,):
+        return net
+    if isinstance(net, MLP):
+        return replaced(net, n_out=outputs)
+    if isinstance(net, Sequential) and isinstance(net.layers[-1], Dense):
+        return replaced(net, layers=(*net.layers[:-1], replaced(net.layers[-1], width=outputs)))
+    raise ValueError(
+        f"the labels have {outputs} columns and the network has outputs of shape {net.leaving(entering)}; "
+        "they must agree."
+    )
+
+
+def settings_of(net: Layer) -> dict[str, Any]:
+    """The network in terms that JSON can hold; equal networks have equal settings."""
+    if not isinstance(net, MLP):
+        return {"network": eqx.tree_pformat(net, short_arrays=False, width=1000)}
+    return {
+        "hidden": list(net.hidden),
+        "activation": net.activation.name,
+        "n_out": net.n_out,
+        **{name: values.tolist() for name, values in net.hyperparameters._asdict().items()},
+        "parametrisation": repr(net.parametrisation),
+    }
+
+
 def dense_stack(net: Layer) -> MLP:
     """The network as an `MLP`; refuses all but dense layers with one activation between each two."""
     if isinstance(net, MLP):
         return net
-    layers = _unrolled(net)
-    dense, between = layers[::2], layers[1::2]
-    names = {type(layer).__name__ for layer in layers}
-    alternating = (
-        len(layers) % 2 == 1
-        and all(isinstance(layer, Dense) for layer in dense)
-        and all(isinstance(layer, Activate) for layer in between)
-    )
-    if not alternating or not isinstance(net, Sequential):
+    check_network(net)
+    parts = net.parts()
+    dense = [layer for layer in parts[::2] if isinstance(layer, Dense)]
+    neurons = [layer for layer in parts[1::2] if isinstance(layer, Activate)]
+    if len(dense) != len(neurons) + 1 or len(dense) + len(neurons) != len(parts):
+        names = " ".join(type(layer).__name__ for layer in parts)
         raise ValueError(
-            f"this needs dense layers with an activation between each two, Dense, Activate, Dense, ...; "
-            f"the network has {', '.join(sorted(names))}."
+            "this is known for dense layers with an activation between each two, Dense Activate ... Dense; "
+            f"the network is {names}."
         )
-    kinds = {layer.activation for layer in between if isinstance(layer, Activate)}
+    kinds = {layer.activation for layer in neurons}
     if len(kinds) > 1:
         named = ", ".join(sorted(kind.name for kind in kinds))
-        raise ValueError(f"this needs one activation throughout; the network has {named}.")
-    rows = [layer.hyperparameters for layer in dense if isinstance(layer, Dense)]
+        raise ValueError(f"this is known for one activation throughout; the network has {named}.")
+    rows = [layer.hyperparameters for layer in dense]
     stacked = Hyperparameters(*(jnp.stack(column) for column in zip(*rows, strict=True)))
-    widths = [layer.width for layer in dense if isinstance(layer, Dense)]
-    activation = kinds.pop() if kinds else "linear"
+    widths = [layer.width for layer in dense]
     return MLP(
-        widths[:-1], activation, **stacked._asdict(), n_out=widths[-1], parametrisation=net.parametrisation
+        widths[:-1],
+        kinds.pop() if kinds else "linear",
+        **stacked._asdict(),
+        n_out=widths[-1],
+        parametrisation=parametrisation_of(net),
     )
 
 
-def _unrolled(layer: Layer) -> list[Layer]:
-    if isinstance(layer, Repeat):
-        return _unrolled(layer.layer) * layer.times
-    if isinstance(layer, Sequential):
-        return [inner for part in layer.layers for inner in _unrolled(part)]
-    return [layer]
+def is_dense_stack(net: Layer) -> bool:
+    """Whether `dense_stack` has an answer."""
+    try:
+        dense_stack(net)
+    except ValueError:
+        return False
+    return True

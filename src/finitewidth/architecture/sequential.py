@@ -56,6 +56,9 @@ class Sequential(Layer):
     def within(self, around: Surroundings) -> "Sequential":
         return replaced(self, around=around)
 
+    def parts(self) -> list[Layer]:
+        return [part for layer in self.layers for part in layer.parts()]
+
     def leaving(self, entering: Shape) -> Shape:
         return self._shapes(entering)[-1]
 
@@ -126,6 +129,9 @@ class Repeat(Layer):
             raise TypeError(f"Repeat takes a layer, got {layer!r}.")
         self.layer = layer
         (self.times,) = as_shape("times", times)
+
+    def parts(self) -> list[Layer]:
+        return self.layer.parts() * self.times
 
     def leaving(self, entering: Shape) -> Shape:
         leaving = self.layer.leaving(entering)

@@ -5,7 +5,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.cli.console import note
 from finitewidth.data import BUILT_IN, DataSet, Preparation, read_table
 from finitewidth.data import Table as DataTable
@@ -70,7 +70,7 @@ def split(order: np.ndarray, train: int | None, test: int | None) -> tuple[np.nd
     return order[:count], order[count : count + rest]
 
 
-def below_the_limit(net: MLP, key: jax.Array, x: np.ndarray) -> float:
+def below_the_limit(net: Layer, key: jax.Array, x: np.ndarray) -> float:
     """Half of the largest stable step of one network, from the NTK of at most 500 training points."""
     shown = x[:500]
     kernel = np.asarray(empirical_ntk(net, net.init(key, x.shape[1]), shown))

@@ -11,7 +11,6 @@ from jax import lax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from finitewidth.architecture import MLP
-from finitewidth.networks.mlp import Params, init
 
 # Random numbers held in memory at a time: 32 MB in double precision.
 _NUMBERS_AT_ONCE = 4_000_000
@@ -51,7 +50,7 @@ def over_networks(
 
 
 def _statistics(net: MLP, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
-    return jax.vmap(lambda key: statistic(net, init(net, key, x.shape[1]), x))(keys)
+    return jax.vmap(lambda key: statistic(net, net.init(key, x.shape[1]), x))(keys)
 
 
 _network_draws = jax.jit(_statistics, static_argnames="statistic", compiler_options=COMPILER)

@@ -24,7 +24,6 @@ from finitewidth.architecture import MLP, Affine, Params
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import Estimate, combined, sample_mean
 from finitewidth.lab.tensors import conditional_means
-from finitewidth.networks.mlp import preactivations
 from finitewidth.networks.tangent_kernel import empirical_ntk
 
 # What enters from a half whose neurons are all off has no direction.
@@ -80,7 +79,7 @@ def _difference(layer: int, net: MLP, params: Params, x: Float[Array, "n d"]) ->
     """A network less the average of its halves."""
     n = net.hidden[layer] // 2
     half = _with_width(net, layer, n)
-    entering = net.activation(preactivations(net, params, x)[layer])
+    entering = net.activation(net.preactivations(params, x)[layer])
     whole = _observed(layer, net, params, x)
     first, second = (
         _observed(layer, half, _half(params, layer, neurons, entering), x)

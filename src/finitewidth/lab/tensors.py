@@ -16,7 +16,6 @@ from finitewidth.architecture import MLP
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import Estimate, combined, sample_mean
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
-from finitewidth.networks.mlp import Params
 from finitewidth.networks.tangent_kernel import empirical_ntk
 
 FLUCTUATIONS = ("V", "D", "F", "A", "B")

@@ -15,9 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from finitewidth.architecture import MLP, Affine, Params, check_mlp
+from finitewidth.architecture import Affine, Layer, check_network
 from finitewidth.architecture.weights import Draw
 from finitewidth.checks import check_key
 from finitewidth.networks.checkpoints import Settings
@@ -74,16 +74,18 @@ class PairedEnsemble(NamedTuple):
         }
 
 
-def flip_last_layer(params: Params) -> Params:
+def flip_last_layer(params: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
     """The network with outputs of the opposite sign."""
     last = params[-1]
+    if not isinstance(last, Affine):
+        raise ValueError("the last layer must be dense: the sign of its weights and biases is flipped.")
     return (*params[:-1], Affine(-last.weight, -last.bias))
 
 
 class Pair(eqx.Module):
     """One draw with both signs of the last layer: trained, and linearised."""
 
-    net: MLP
+    net: Layer
     task: Task
     x_test: Array
     steps: int = eqx.field(static=True)
@@ -92,7 +94,7 @@ class Pair(eqx.Module):
 
     def __call__(self, key: PRNGKeyArray) -> dict[str, Array]:
         draw_key, batch_key = jax.random.split(key)
-        drawn = self.net.init(draw_key, self.task.x.shape[1], weights=self.weights, dtype=self.task.x.dtype)
+        drawn = self.net.init(draw_key, self.task.x.shape[1:], weights=self.weights, dtype=self.task.x.dtype)
         signs = (drawn, flip_last_layer(drawn))
         descents = [linear_descent(self.task, params, self.x_test, self.steps) for params in signs]
         linear = {"linear": jnp.stack([d.outputs for d in descents]), "lambda_max": descents[0].lambda_max}
@@ -107,7 +109,7 @@ class Pair(eqx.Module):
 
 
 def paired_ensemble(
-    net: MLP,
+    net: Layer,
     key: PRNGKeyArray,
     size: int,
     x: Inputs,
@@ -141,11 +143,11 @@ def paired_ensemble(
     PairedEnsemble
         The estimates, and by how much each reduces the variance.
     """
-    check_mlp(net)
+    check_network(net)
     check_key(key)
     x = as_points("x", x)
     x_test = x if x_test is None else as_points("x_test", x_test)
-    sample = net.init(key, x.shape[1], weights=weights, dtype=x.dtype)
+    sample = net.init(key, x.shape[1:], weights=weights, dtype=x.dtype)
     net.check(sample, x_test)
     task, _ = as_task(net, sample, x, y, learning_rate, "sgd", "mse", None, key, None)
     linear_size = 10 * size if linear_size is None else linear_size

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PyTree
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments, rate_tree
 from finitewidth.networks.tangent_kernel import Side, cross_kernel
 
@@ -37,7 +37,7 @@ class DDNTK(NamedTuple):
 
 
 def empirical_dntk(
-    apply_or_net: MLP | Apply | Model,
+    apply_or_net: Layer | Apply | Model,
     params: PyTree,
     x0: Inputs,
     x1: Inputs | None = None,
@@ -73,7 +73,7 @@ def empirical_dntk(
 
 
 def empirical_ddntk(
-    apply_or_net: MLP | Apply | Model,
+    apply_or_net: Layer | Apply | Model,
     params: PyTree,
     x0: Inputs,
     x1: Inputs | None = None,
@@ -113,7 +113,7 @@ class _Legs(NamedTuple):
 
 
 def _legs(
-    apply_or_net: MLP | Apply | Model,
+    apply_or_net: Layer | Apply | Model,
     params: PyTree,
     inputs: tuple[Inputs, *tuple[Inputs | None, ...]],
     vectors: Vectors,
@@ -132,7 +132,7 @@ def _legs(
             raise ValueError(
                 f"the vector of leg {k} has shape {jnp.shape(vector)}; it must be {(len(x[k]), n_out)}."
             )
-    return _Legs(model, rate_tree(model, params, rates, "gradient"), x)
+    return _Legs(model, rate_tree(model, params, x0.shape[1:], rates, "gradient"), x)
 
 
 def _push(legs: _Legs, params: PyTree, x: Array, vector: Float[Array, "n out"]) -> PyTree:

@@ -1,6 +1,7 @@
 """Ensembles: the same network drawn and trained many times."""
 
 import json
+import math
 import os
 import zipfile
 from collections.abc import Callable
@@ -14,7 +15,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from finitewidth.architecture import MLP, check_mlp
+from finitewidth.architecture import Layer, check_network
+from finitewidth.architecture.networks import layer_shapes, settings_of
 from finitewidth.architecture.weights import Draw
 from finitewidth.checks import check_key
 from finitewidth.networks.checkpoints import Settings, digest
@@ -101,7 +103,7 @@ class Ensemble(NamedTuple):
 class Trained(eqx.Module):
     """One member: drawn from its key, trained, and evaluated."""
 
-    net: MLP
+    net: Layer
     task: Task
     observables: dict[str, Observable]
     x_test: Array
@@ -111,7 +113,7 @@ class Trained(eqx.Module):
 
     def __call__(self, key: PRNGKeyArray) -> dict[str, Array]:
         draw_key, batch_key = jax.random.split(key)
-        params = self.net.init(draw_key, self.task.x.shape[1], weights=self.weights, dtype=self.task.x.dtype)
+        params = self.net.init(draw_key, self.task.x.shape[1:], weights=self.weights, dtype=self.task.x.dtype)
         state = State(params, self.task.optimizer.init(params), jnp.zeros((), int))
         seen = [{name: observe(params)[None] for name, observe in self.observables.items()}]
         records, rest = divmod(self.steps, self.every)
@@ -128,7 +130,7 @@ class Trained(eqx.Module):
 
 
 def train_ensemble(
-    net: MLP,
+    net: Layer,
     key: PRNGKeyArray,
     size: int,
     x: Inputs,
@@ -165,7 +167,7 @@ def train_ensemble(
     steps, learning_rate, optimizer, loss, batch_size, record, record_every
         As in `train`.
     weights
-        Law of the weights, as in `MLP.init`.
+        Law of the weights, as in the `init` of the network.
     memory_limit
         Bytes that networks in training may take at a time.
     directory
@@ -189,11 +191,11 @@ def train_ensemble(
     >>> nets.outputs.shape
     (20, 5, 1)
     """
-    check_mlp(net)
+    check_network(net)
     check_key(key)
     x = as_points("x", x)
     x_test = x if x_test is None else as_points("x_test", x_test)
-    sample = net.init(key, x.shape[1], weights=weights, dtype=x.dtype)
+    sample = net.init(key, x.shape[1:], weights=weights, dtype=x.dtype)
     net.check(sample, x_test)
     task, _ = as_task(net, sample, x, y, learning_rate, optimizer, loss, batch_size, key, None)
     every = check_lengths(steps, record_every)
@@ -235,7 +237,7 @@ def train_ensemble(
 
 
 def describe(
-    net: MLP,
+    net: Layer,
     key: PRNGKeyArray,
     task: Task,
     x_test: Array,
@@ -245,11 +247,7 @@ def describe(
 ) -> Settings:
     """Everything that the members of an ensemble depend on, in terms that JSON can hold."""
     return {
-        "hidden": list(net.hidden),
-        "activation": net.activation.name,
-        "n_out": net.n_out,
-        **{name: getattr(net, name).tolist() for name in ("C_b", "C_W", "lambda_b", "lambda_W")},
-        "parametrisation": repr(net.parametrisation),
+        **settings_of(net),
         "weights": _name(weights),
         "key": np.asarray(jax.random.key_data(key)).tolist(),
         "x": digest(task.x),
@@ -276,22 +274,25 @@ def refuse_unnamed(**arguments: object) -> None:
             )
 
 
-def bytes_of_training(net: MLP, task: Task, x_test: Array) -> int:
+def bytes_of_training(net: Layer, task: Task, x_test: Array) -> int:
     """Working memory of one network in training: parameters with gradients and memory, activations."""
-    places = net.places(task.x.shape[1])
-    parameters = sum(place.fan_out * (place.fan_in + 1) for place in places)
+    entering = task.x.shape[1:]
+    drawn = jax.eval_shape(lambda key: net.init(key, entering), jax.random.key(0))
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(drawn))
     batch = len(task.x) if task.batch_size is None else task.batch_size
-    activations = sum(place.fan_out for place in places) * (2 * batch + len(x_test))
+    shapes = layer_shapes(net, entering)
+    kept = sum(math.prod(leaving) for part, below, leaving in shapes if part.has_parameters(below))
+    activations = kept * (2 * batch + len(x_test))
     return task.x.dtype.itemsize * (5 * parameters + activations)
 
 
 def _refuse_diverged_member(
-    net: MLP, key: PRNGKeyArray, task: Task, weights: str | Draw, losses: Float[np.ndarray, "size records"]
+    net: Layer, key: PRNGKeyArray, task: Task, weights: str | Draw, losses: Float[np.ndarray, "size records"]
 ) -> None:
     rises = ~(losses.max(axis=1) <= losses[:, 0])
     for i in np.flatnonzero(rises):
         draw_key, _ = jax.random.split(jax.random.fold_in(key, int(i)))
-        params = net.init(draw_key, task.x.shape[1], weights=weights, dtype=task.x.dtype)
+        params = net.init(draw_key, task.x.shape[1:], weights=weights, dtype=task.x.dtype)
         try:
             refuse_divergence(task, params, losses[i])
         except DivergenceError as error:

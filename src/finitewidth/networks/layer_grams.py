@@ -1,4 +1,4 @@
-r"""The NTK of a multilayer perceptron as products of small Gram matrices.
+r"""The NTK of a stack of dense layers as products of small Gram matrices.
 
 With $\delta^{(\ell)}_{i;a} = \partial z^{(L)}_{i;a}/\partial z^{(\ell)}_{a}$ and the layer's inputs
 $s^{(\ell-1)}_a$, the gradient with respect to a weight matrix is the outer product of the two, so
@@ -9,13 +9,16 @@ $$H_{ij;ab} = \sum_\ell (\delta^{(\ell)}_{i;a}\cdot\delta^{(\ell)}_{j;b})
 needs no array with as many entries as the network has parameters.
 """
 
+import functools
+import operator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from finitewidth.architecture import MLP, Affine, Params
+from finitewidth.architecture import MLP, Affine, Dense, Layer, Repeat, Sequential, dense_stack
 
 _SMALLEST_IN_STRIPS = 256
 _STRIPS = 4
@@ -28,34 +31,61 @@ class Factors(NamedTuple):
     deltas: list[Float[Array, "out n fan_out"]]
 
 
-def gradient_factors(net: MLP, params: Params, x: Array) -> Factors:
+def gradient_factors(net: Layer, params: PyTree, x: Array) -> Factors:
     """Inputs of all layers, and the sensitivities of all but the last, whose own is the identity."""
     net.check(params, x)
+    activation, layers = dense_stack(net).activation, affine_layers(net, params)
     inputs, slopes = [x], []
-    for weight, bias in params[:-1]:
+    for weight, bias in layers[:-1]:
         z = inputs[-1] @ weight.T + bias
-        value, slope = jax.jvp(net.activation, (z,), (jnp.ones_like(z),))
+        value, slope = jax.jvp(activation, (z,), (jnp.ones_like(z),))
         inputs.append(value)
         slopes.append(slope)
     deltas = []
-    for layer, slope in zip(params[:0:-1], slopes[::-1], strict=True):
+    for layer, slope in zip(layers[:0:-1], slopes[::-1], strict=True):
         pulled = deltas[-1] @ layer.weight if deltas else layer.weight[:, None, :]
         deltas.append(pulled * slope)
     return Factors(inputs, deltas[::-1])
 
 
-def layer_kernels(net: MLP, rates: Params, left: Factors, right: Factors) -> Params:
-    """Each parameter group's part of the NTK between two sets of inputs, (out, out, n1, n2)."""
-    identity = jnp.eye(net.n_out, dtype=left.inputs[0].dtype)[:, :, None, None]
+def layer_kernels(net: Layer, rates: PyTree, left: Factors, right: Factors) -> PyTree:
+    """Part of each leaf of the parameters in the NTK between two sets of inputs, (out, out, n1, n2)."""
+    identity = jnp.eye(dense_stack(net).n_out, dtype=left.inputs[0].dtype)[:, :, None, None]
     layers = []
-    for l, rate in enumerate(rates):
+    for l, rate in enumerate(affine_layers(net, rates)):
         inputs = _gram(left.inputs[l], right.inputs[l])
-        if l < net.depth - 1:
+        if l < len(left.deltas):
             deltas = _products(left.deltas[l], right.deltas[l])
         else:
             deltas = identity * jnp.ones_like(inputs)
         layers.append(Affine(rate.weight * inputs * deltas, rate.bias * deltas))
-    return tuple(layers)
+    return _like_params(net, iter(layers))
+
+
+def affine_layers(net: Layer, params: PyTree) -> list[Affine]:
+    """Weight and bias of every dense layer, from the inputs to the outputs."""
+    if isinstance(net, Sequential):
+        each = (affine_layers(inner, own) for inner, own in zip(net.layers, params, strict=True))
+        return [layer for inner in each for layer in inner]
+    if isinstance(net, Repeat):
+        # A learning rate is one number for all repetitions, a parameter has an axis of them.
+        part = lambda t: jax.tree.map(lambda a: a[t] if jnp.ndim(a) else a, params)
+        return [layer for t in range(net.times) for layer in affine_layers(net.layer, part(t))]
+    if isinstance(net, MLP):
+        return list(params)
+    return [params] if isinstance(net, Dense) else []
+
+
+def _like_params(net: Layer, layers: Iterator[Affine]) -> PyTree:
+    """The way back: what belongs to every dense layer as a tree like the parameters, repetitions added up."""
+    if isinstance(net, Sequential):
+        return tuple(_like_params(inner, layers) for inner in net.layers)
+    if isinstance(net, Repeat):
+        each = [_like_params(net.layer, layers) for _ in range(net.times)]
+        return functools.reduce(lambda a, b: jax.tree.map(operator.add, a, b), each)
+    if isinstance(net, MLP):
+        return tuple(next(layers) for _ in range(net.depth))
+    return next(layers) if isinstance(net, Dense) else ()
 
 
 def _products(
@@ -79,6 +109,7 @@ def _gram(left: Float[Array, "n1 f"], right: Float[Array, "n2 f"]) -> Float[Arra
     return jnp.where(jnp.triu(jnp.ones((n, n), bool)), upper, upper.T)
 
 
-def bytes_per_point(net: MLP, n_in: int, itemsize: int) -> int:
+def bytes_per_point(net: Layer, n_in: int, itemsize: int) -> int:
     """Memory that the gradient factors of one input take."""
-    return itemsize * (n_in + sum(net.hidden) * (2 + net.n_out))
+    stack = dense_stack(net)
+    return itemsize * (n_in + sum(stack.hidden) * (2 + stack.n_out))

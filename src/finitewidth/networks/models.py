@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.checks import as_numbers
 from finitewidth.foreign import check_function, check_params
@@ -28,20 +28,23 @@ class Model(eqx.Module):
         """Outputs at every input."""
 
     @abc.abstractmethod
-    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
-        """The learning-rate tensor as a tree with one number or array per leaf of params."""
+    def default_rates(self, params: PyTree, entering: Shape, geometry: Geometry) -> PyTree:
+        """The learning-rate tensor as a tree with one number or array per leaf of params.
+
+        `entering` is the shape of one input.
+        """
 
 
-class Perceptron(Model):
-    """An `MLP`."""
+class Network(Model):
+    """A network described by layers."""
 
-    net: MLP
+    layer: Layer
 
     def __call__(self, params: PyTree, x: Array) -> Float[Array, "n out"]:
-        return self.net.apply(params, x)
+        return self.layer.apply(params, x).reshape(len(x), -1)
 
-    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
-        return self.net.learning_rates(params[0].weight.shape[1], geometry)
+    def default_rates(self, params: PyTree, entering: Shape, geometry: Geometry) -> PyTree:
+        return self.layer.learning_rates(entering, geometry)
 
 
 class Function(Model):
@@ -58,30 +61,32 @@ class Function(Model):
             )
         return outputs.reshape(x.shape[0], -1)
 
-    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
+    def default_rates(self, params: PyTree, entering: Shape, geometry: Geometry) -> PyTree:
         return 1.0
 
 
-def as_model(apply_or_net: "MLP | Apply | Model") -> Model:
-    """A `Model` from an `MLP`, or from any function of (params, x)."""
+def as_model(apply_or_net: "Layer | Apply | Model") -> Model:
+    """A `Model` from a network of layers, or from any function of (params, x)."""
     if isinstance(apply_or_net, Model):
         return apply_or_net
-    if isinstance(apply_or_net, MLP):
-        return Perceptron(apply_or_net)
+    if isinstance(apply_or_net, Layer):
+        return Network(apply_or_net)
     check_function(apply_or_net)
     return Function(apply_or_net)
 
 
 def check_arguments(model: Model, params: PyTree, x: Array) -> None:
     """Refuse parameters that the model does not take, or that are not numbers to be trained."""
-    if isinstance(model, Perceptron):
-        model.net.check(params, x)
+    if isinstance(model, Network):
+        model.layer.check(params, x)
     check_params(params)
 
 
-def rate_tree(model: Model, params: PyTree, rates: PyTree | None, geometry: Geometry) -> PyTree:
-    """One rate per leaf of params: those given, or else those of the model."""
-    given = model.default_rates(params, geometry) if rates is None else rates
+def rate_tree(
+    model: Model, params: PyTree, entering: Shape, rates: PyTree | None, geometry: Geometry
+) -> PyTree:
+    """One rate per leaf of params: those given, or else those of the model for inputs of one shape."""
+    given = model.default_rates(params, entering, geometry) if rates is None else rates
     if any(isinstance(rate, str) for rate in jax.tree.leaves(given)):
         raise ValueError(f"rates must be one number, or a tree with one per leaf of params, got {rates!r}.")
     try:
@@ -101,7 +106,7 @@ def as_points(name: str, x: Inputs, model: Model | None = None) -> Array:
     embeddings.
     """
     x = as_numbers(name, x)
-    if not jnp.issubdtype(x.dtype, jnp.floating) and (model is None or isinstance(model, Perceptron)):
+    if not jnp.issubdtype(x.dtype, jnp.floating) and (model is None or isinstance(model, Network)):
         x = x.astype(float)
     if x.ndim < 2 or 0 in x.shape:
         raise ValueError(

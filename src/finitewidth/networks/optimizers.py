@@ -10,7 +10,7 @@ import optax
 import optax.contrib
 from jaxtyping import Array, PyTree
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, Shape
 from finitewidth.architecture.parametrisation import GEOMETRIES, Geometry
 from finitewidth.checks import is_number
 from finitewidth.networks.models import Model, rate_tree
@@ -84,6 +84,7 @@ def as_optimizer(
     learning_rate: float | Schedule | None,
     model: Model,
     params: PyTree,
+    entering: Shape,
     rates: PyTree | None,
 ) -> Optimizer:
     """An `Optimizer` from a name with a learning rate, or from an Optax transformation with its own."""
@@ -104,22 +105,26 @@ def as_optimizer(
             raise ValueError(
                 f"unknown rates {rates!r}. Known: {', '.join(GEOMETRIES)}; or a tree of numbers."
             )
-        return Optimizer(name, method.directions, rate_tree(model, params, None, rates), eta)
-    return Optimizer(name, method.directions, rate_tree(model, params, rates, method.geometry), eta)
+        return Optimizer(name, method.directions, rate_tree(model, params, entering, None, rates), eta)
+    tensor = rate_tree(model, params, entering, rates, method.geometry)
+    return Optimizer(name, method.directions, tensor, eta)
 
 
-def anchored_descent(net: MLP, n_in: int, eta: float, ridge: float | int) -> optax.GradientTransformation:
-    r"""Gradient descent of an `MLP` with a spring to its start: weight decay towards the initial weights.
+def anchored_descent(
+    net: Layer, entering: Shape, eta: float, ridge: float | int
+) -> optax.GradientTransformation:
+    r"""Gradient descent of a network with a spring to its start: weight decay towards the initial weights.
 
     One step is $-\eta\,(\lambda_\mu\,\partial_\mu L + r\,(\theta_\mu - \theta_\mu(0)))$: descent of the loss
     plus $\frac r2\sum_\mu(\theta_\mu-\theta_\mu(0))^2/\lambda_\mu$, with the network's learning-rate tensor.
     """
-    rates = net.learning_rates(n_in)
+    tensor = net.learning_rates(entering)
 
     def start(params: PyTree) -> PyTree:
         return params
 
     def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
+        rates = jax.tree.broadcast(tensor, params)
         # The trainer multiplies by the rates; a parameter with rate zero never left its start.
         pull = jax.tree.map(
             lambda p, p0, rate: (p - p0) / jnp.where(rate > 0, rate, 1).astype(p.dtype), params, state, rates

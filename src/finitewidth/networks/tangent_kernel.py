@@ -1,8 +1,9 @@
 r"""The neural tangent kernel of one real network.
 
 $H_{i_1i_2;12} = \sum_\mu \lambda_\mu\,\partial_\mu z_{i_1;1}\,\partial_\mu z_{i_2;2}$, the sum running over
-all parameters with the learning-rate tensor $\lambda_\mu$. An `MLP` takes layer Gram products; any other
-function of (params, x) takes Jacobians of a few inputs at a time.
+all parameters with the learning-rate tensor $\lambda_\mu$. A stack of dense layers
+takes layer Gram products; any other network or function of (params, x) takes Jacobians of a few inputs at a
+time.
 """
 
 import functools
@@ -15,13 +16,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
+from finitewidth.architecture.networks import is_dense_stack
 from finitewidth.networks import jacobians, layer_grams
 from finitewidth.networks.models import (
     Apply,
     Inputs,
     Model,
-    Perceptron,
+    Network,
     as_model,
     as_points,
     check_arguments,
@@ -39,7 +41,7 @@ class Side(NamedTuple):
 
 
 def empirical_ntk(
-    apply_or_net: MLP | Apply | Model,
+    apply_or_net: Layer | Apply | Model,
     params: PyTree,
     x1: Inputs,
     x2: Inputs | None = None,
@@ -52,7 +54,7 @@ def empirical_ntk(
     Parameters
     ----------
     apply_or_net
-        An `MLP`, or any function of (params, x) that treats every input on its own, such as the
+        A network, or any function of (params, x) that treats every input on its own, such as the
         `apply` of a Flax model.
     params
         Parameters: any tree of arrays that the function takes.
@@ -60,7 +62,7 @@ def empirical_ntk(
         Inputs, first axis the points. Without `x2` the kernel of x1 with itself.
     rates
         Learning-rate tensor: one number, or a tree with one number or array per leaf of params. By
-        default that of the `MLP` with its parametrisation, and 1 for any other function.
+        default the one of the network with its parametrisation, and 1 for any other function.
     memory_limit
         Bytes that gradients may take at a time; the result itself comes on top.
 
@@ -82,7 +84,7 @@ def empirical_ntk(
 
 
 def empirical_ntk_by_group(
-    apply_or_net: MLP | Apply | Model,
+    apply_or_net: Layer | Apply | Model,
     params: PyTree,
     x1: Inputs,
     x2: Inputs | None = None,
@@ -92,7 +94,7 @@ def empirical_ntk_by_group(
 ) -> PyTree[Float[Array, "out out n1 n2"]]:
     """The parts of the empirical NTK, one kernel per leaf of params; their sum is the NTK.
 
-    Arguments as in `empirical_ntk`. For an `MLP` the parts are `Affine(weight, bias)` of every layer.
+    Arguments as in `empirical_ntk`. For `fw.MLP` the parts are `Affine(weight, bias)` of every layer.
     """
     model, rates, left, right = _prepare(apply_or_net, params, x1, x2, rates)
     return _tiled(_parts, model, rates, left, right, memory_limit)
@@ -109,7 +111,7 @@ def cross_kernel(
 
 
 def _prepare(
-    apply_or_net: MLP | Apply | Model, params: PyTree, x1: Inputs, x2: Inputs | None, rates: PyTree | None
+    apply_or_net: Layer | Apply | Model, params: PyTree, x1: Inputs, x2: Inputs | None, rates: PyTree | None
 ) -> tuple[Model, PyTree | None, Side, Side | None]:
     model = as_model(apply_or_net)
     left = Side(params, as_points("x1", x1, model))
@@ -123,14 +125,15 @@ def _prepare(
 
 
 def _structured(model: Model, rates: PyTree | None) -> bool:
-    """Whether layer Gram products apply: an MLP with one rate per weight matrix and bias vector."""
-    return isinstance(model, Perceptron) and all(jnp.ndim(rate) == 0 for rate in jax.tree.leaves(rates))
+    """Whether layer Gram products apply: dense layers with one rate per weight matrix and bias vector."""
+    dense = isinstance(model, Network) and is_dense_stack(model.layer)
+    return dense and all(jnp.ndim(rate) == 0 for rate in jax.tree.leaves(rates))
 
 
 @eqx.filter_jit
 def _gradients(model: Model, structured: bool, side: Side) -> PyTree:
-    if structured and isinstance(model, Perceptron):
-        return layer_grams.gradient_factors(model.net, side.params, side.x)
+    if structured and isinstance(model, Network):
+        return layer_grams.gradient_factors(model.layer, side.params, side.x)
     return jacobians.jacobian(model, side.params, side.x)
 
 
@@ -138,8 +141,8 @@ def _gradients(model: Model, structured: bool, side: Side) -> PyTree:
 def _parts(model: Model, rates: PyTree, left: PyTree, right: PyTree | None) -> PyTree:
     right = left if right is None else right
     if isinstance(left, layer_grams.Factors) and isinstance(right, layer_grams.Factors):
-        assert isinstance(model, Perceptron)
-        return layer_grams.layer_kernels(model.net, rates, left, right)
+        assert isinstance(model, Network)
+        return layer_grams.layer_kernels(model.layer, rates, left, right)
     return jacobians.leaf_kernels(rates, left, right)
 
 
@@ -154,7 +157,7 @@ def _at_once(
 ) -> PyTree:
     """The kernel from the gradients of all inputs."""
     structured = _structured(model, rates)
-    full = rate_tree(model, left.params, rates, "gradient")
+    full = rate_tree(model, left.params, left.x.shape[1:], rates, "gradient")
     columns = None if right is None else _gradients(model, structured, right)
     return combine(model, full, _gradients(model, structured, left), columns)
 
@@ -172,7 +175,7 @@ def _tiled(
     held = _points_held(model, structured, left, memory_limit)
     if len(left.x) + (0 if right is None else len(right.x)) <= held:
         return _at_once(combine, model, rates, left, right)
-    full = rate_tree(model, left.params, rates, "gradient")
+    full = rate_tree(model, left.params, left.x.shape[1:], rates, "gradient")
     # Rows are computed once and columns once per block of rows, so rows get the larger share.
     column_sets = _split(left if right is None else right, max(1, held // 4))
     rows = []
@@ -185,8 +188,8 @@ def _tiled(
 
 def _points_held(model: Model, structured: bool, side: Side, memory_limit: int) -> int:
     """How many inputs' gradients fit the memory limit."""
-    if structured and isinstance(model, Perceptron):
-        each = layer_grams.bytes_per_point(model.net, side.x.shape[1], side.x.dtype.itemsize)
+    if structured and isinstance(model, Network):
+        each = layer_grams.bytes_per_point(model.layer, side.x.shape[1], side.x.dtype.itemsize)
     else:
         each = jacobians.bytes_per_point(model, side.params, side.x)
     if memory_limit < 2 * each:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.foreign import check_params
 from finitewidth.networks.models import Apply, Model, as_model
@@ -37,17 +37,17 @@ class TaylorModel(Model):
             value = value + derivative / math.factorial(k)
         return value
 
-    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
-        return self.model.default_rates(params, geometry)
+    def default_rates(self, params: PyTree, entering: Shape, geometry: Geometry) -> PyTree:
+        return self.model.default_rates(params, entering, geometry)
 
 
-def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> TaylorModel:
+def expand(apply_or_net: Layer | Apply | Model, params0: PyTree, order: int) -> TaylorModel:
     """The Taylor model of a network in its parameters.
 
     Parameters
     ----------
     apply_or_net
-        An `MLP`, or any function of (params, x).
+        A network, or any function of (params, x).
     params0
         Parameters about which to expand.
     order

@@ -11,7 +11,7 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.checks import check_key, check_whole
 from finitewidth.networks.losses import Loss, as_labels, as_loss, refuse_several_losses
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments
@@ -61,7 +61,7 @@ class State(NamedTuple):
 
 
 def train(
-    apply_or_net: MLP | Apply | Model,
+    apply_or_net: Layer | Apply | Model,
     params: PyTree,
     x: Inputs,
     y: Inputs,
@@ -81,7 +81,7 @@ def train(
     Parameters
     ----------
     apply_or_net
-        An `MLP`, a Taylor model, or any function of (params, x).
+        A network, a Taylor model, or any function of (params, x).
     params
         Parameters to start from.
     x, y
@@ -144,7 +144,7 @@ def train(
 
 
 def as_task(
-    apply_or_net: MLP | Apply | Model,
+    apply_or_net: Layer | Apply | Model,
     params: PyTree,
     x: Inputs,
     y: Inputs,
@@ -172,7 +172,7 @@ def as_task(
     if key is not None:
         check_key(key)
     refuse_several_losses(loss, outputs, y)
-    stepper = as_optimizer(optimizer, learning_rate, model, params, rates)
+    stepper = as_optimizer(optimizer, learning_rate, model, params, x.shape[1:], rates)
     return Task(model, loss, x, y, stepper, batch_size), jax.random.key(0) if key is None else key
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
+from finitewidth.architecture.networks import settings_of
 from finitewidth.scale.tiles import KernelTile, kernel_tiles
 
 _NAMES = ("nngp", "ntk")
-_HYPERPARAMETERS = ("C_b", "C_W", "lambda_b", "lambda_W")
 
 
 def write_kernels(
     path: Path,
-    net: MLP,
+    net: Layer,
     x1: np.ndarray,
     x2: np.ndarray | None = None,
     *,
@@ -49,17 +49,12 @@ def write_kernels(
                     matrix[tile.columns, tile.rows] = block.T
                 del matrix
             on_tile(tile)
-        np.save(scratch / "settings.npy", np.array(json.dumps(_settings(net))))
+        np.save(scratch / "settings.npy", np.array(json.dumps(settings_of(net))))
         packed = scratch / "kernels.npz"
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
             for file in (*files.values(), scratch / "settings.npy"):
                 archive.write(file, file.name)
         os.replace(packed, path)
-
-
-def _settings(net: MLP) -> dict:
-    per_layer = {name: np.asarray(getattr(net, name)).tolist() for name in _HYPERPARAMETERS}
-    return {"activation": net.activation.name, "hidden": list(net.hidden), **per_layer}
 
 
 def _check_space(path: Path, needed: int) -> None:

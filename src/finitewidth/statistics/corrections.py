@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
@@ -107,7 +107,7 @@ class Corrections:
         return jnp.asarray(getattr(self.differentials, letter))
 
 
-def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE) -> Corrections:
+def corrections(net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE) -> Corrections:
     r"""Every tensor of order 1/width of the network's outputs and tangent kernels at initialisation.
 
     Parameters
@@ -129,6 +129,7 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     0.6549
     """
     points = _checked(net, x)
+    net = dense_stack(net)
     check_positive("tolerance", tolerance)
     gram = points @ points.T / points.shape[1]
     first, *rest = net.layers
@@ -163,10 +164,11 @@ def neuron_averages(
     return bent_averages(activation, K, tolerance, passed_on)
 
 
-def _checked(net: MLP, x: ArrayLike) -> Float[np.ndarray, "n d"]:
+def _checked(net: Layer, x: ArrayLike) -> Float[np.ndarray, "n d"]:
     points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
-    check_expandable(net)
-    check_continuous(net.activation)
+    stack = dense_stack(net)
+    check_expandable(stack)
+    check_continuous(stack.activation)
     if len(points) > MOST_INPUTS:
         raise ValueError(
             f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "

@@ -32,8 +32,7 @@ from finitewidth.activations import Activation
 from finitewidth.architecture import MLP, Hyperparameters
 from finitewidth.expectations.four_point import FourPoint
 from finitewidth.statistics.inputs import check_described
-from finitewidth.statistics.rules import Kernels
-from finitewidth.statistics.rules.dense import affine
+from finitewidth.statistics.rules.dense import recursion
 
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]
@@ -111,7 +110,7 @@ def first_layer(gram: Matrix, layer: Hyperparameters) -> Fluctuations:
     """Exactly Gaussian preactivations and an exactly constant tangent kernel."""
     n = len(gram)
     quadruple = np.zeros((n,) * 4)
-    K, Theta = affine(layer, Kernels(gram, np.zeros(())))
+    K, Theta = recursion(layer, gram, np.zeros_like(gram))
     return Fluctuations(
         K=K,
         Theta=Theta,
@@ -156,7 +155,7 @@ def next_layer(below: Fluctuations, averages: Averages, layer: Hyperparameters, 
     d_values = _shift(of_values, (M[4, 0], M[3, 1], M[2, 2], M[1, 3], M[0, 4]), G1, V)
     d_slopes = _shift(of_slopes, (M[5, 1], M[4, 2], M[3, 3], M[2, 4], M[1, 5]), G1, V)
 
-    K_above, Theta_above = affine(layer, Kernels(values, slopes * Theta))
+    K_above, Theta_above = recursion(layer, values, slopes * Theta)
     return Fluctuations(
         K=K_above,
         Theta=Theta_above,

@@ -7,8 +7,7 @@ from jaxtyping import Float
 
 from finitewidth.architecture import MLP, Hyperparameters
 from finitewidth.expectations.derivative_moments import DerivativeMoments
-from finitewidth.statistics.rules import Kernels
-from finitewidth.statistics.rules.dense import affine
+from finitewidth.statistics.rules.dense import recursion
 
 
 class HiddenLayer(NamedTuple):
@@ -36,11 +35,12 @@ class LayerKernels(NamedTuple):
 def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
     """The recursion of K and Theta in double precision, keeping every layer."""
     first, *rest = net.layers
-    below = affine(first, Kernels(x @ x.T / x.shape[1], np.zeros(())))
+    gram = x @ x.T / x.shape[1]
+    K, Theta = recursion(first, gram, np.zeros_like(gram))
     hidden = []
     for l, above in enumerate(rest):
-        averages = DerivativeMoments(net.activation.function, below.nngp, tolerance)
+        averages = DerivativeMoments(net.activation.function, K, tolerance)
         ratio = net.hidden[l] / net.hidden[l - 1] if l else 0.0
-        hidden.append(HiddenLayer(*below, averages, above, net.hidden[l], ratio))
-        below = affine(above, Kernels(averages.pair(0, 0), averages.pair(1, 1) * below.ntk))
-    return LayerKernels(tuple(hidden), *below)
+        hidden.append(HiddenLayer(K, Theta, averages, above, net.hidden[l], ratio))
+        K, Theta = recursion(above, averages.pair(0, 0), averages.pair(1, 1) * Theta)
+    return LayerKernels(tuple(hidden), K, Theta)

@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Complex, Float, PyTree
 
 from finitewidth.architecture import MLP, Layer
-from finitewidth.architecture.networks import activations
+from finitewidth.architecture.networks import activations, layer_shapes
 from finitewidth.checks import check_positive, check_whole
 from finitewidth.expectations.laws import Averages, ExactLaw, PairLaw
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -90,15 +90,22 @@ def kernels(
     return _rectangular(net, laws, x1, x2)
 
 
-def trajectory(net: MLP, x: ArrayLike) -> Kernels:
-    """Diagonal kernels of every layer, for every input: `nngp` and `ntk` are (depth, points)."""
+def trajectory(net: Layer, x: ArrayLike) -> Kernels:
+    """Diagonal kernels above every layer with parameters: `nngp` and `ntk` are (depth, points)."""
     x = as_inputs("x", x, net)
     return _trajectory(net, default_laws(net), x)
 
 
 @eqx.filter_jit
-def _trajectory(net: MLP, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
-    return every_layer(net, _own_kernels(x), laws)[0]
+def _trajectory(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
+    if isinstance(net, MLP):
+        return every_layer(net, _own_kernels(x), laws)[0]
+    below, levels = _own_kernels(x), []
+    for part, entering, _ in layer_shapes(net, x.shape[1:]):
+        below, _ = own(part, below, laws)
+        if part.has_parameters(entering):
+            levels.append(below)
+    return Kernels(*(jnp.stack(kernel) for kernel in zip(*levels, strict=True)))
 
 
 def default_laws(net: Layer, terms: int | None = None) -> PairLaws:
@@ -126,7 +133,7 @@ def resolved_laws(
     with jax.ensure_compile_time_eval():
         met = _variances(net, laws, _representatives(inputs))
         resolved = [
-            law.resolve(np.concatenate([v.ravel() for v in met[i]]), tolerance) if met[i] else law
+            law.resolve(jnp.concatenate([v.ravel() for v in met[i]]), tolerance) if met[i] else law
             for i, law in enumerate(laws.laws)
         ]
     return PairLaws(laws.activations, tuple(resolved))

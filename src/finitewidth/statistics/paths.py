@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer, dense_stack
 from finitewidth.expectations.piecewise_linear import Slopes, slopes_of
 from finitewidth.statistics.inputs import check_described
 
@@ -37,7 +37,7 @@ class NTKMoments(NamedTuple):
         return self.second / self.mean**2
 
 
-def ntk_moments(net: MLP, square: float = 1.0) -> NTKMoments:
+def ntk_moments(net: Layer, square: float = 1.0) -> NTKMoments:
     r"""Exact moments of the NTK of a network without biases, its activation linear on either side of zero.
 
     Parameters
@@ -47,6 +47,8 @@ def ntk_moments(net: MLP, square: float = 1.0) -> NTKMoments:
     square
         $|x|^2/n_0$ of the input.
     """
+    check_described(net)
+    net = dense_stack(net)
     slopes = _checked(net)
     A2 = (slopes.left**2 + slopes.right**2) / 2
     g = (slopes.left**4 + slopes.right**4) / 2 / A2**2
@@ -85,7 +87,7 @@ def ntk_ratio_limit(
 
 
 def _checked(net: MLP) -> Slopes:
-    check_described(net)
+    """The slopes of a network whose moments are known exactly; refuses others."""
     slopes = slopes_of(net.activation.function)
     if slopes is None:
         raise ValueError(

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from scipy.sparse.linalg import eigsh
 
 from finitewidth.activations import Activation, as_activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer, dense_stack
 from finitewidth.architecture.critical_point import critical_point
 from finitewidth.checks import is_number
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -104,9 +104,9 @@ class Tuning:
 
 
 def tune(
-    activation: str | Activation | Callable[[Array], Array],
-    depth: int,
-    width: int,
+    activation: str | Activation | Callable[[Array], Array] | Layer,
+    depth: int | None = None,
+    width: int | None = None,
     x: ArrayLike | None = None,
     *,
     n_in: int | None = None,
@@ -119,7 +119,8 @@ def tune(
     Parameters
     ----------
     activation
-        A name, an `Activation`, or any elementwise function.
+        A name, an `Activation`, or any elementwise function. Or a whole network, whose shape and
+        initialisation are kept: then leave out depth, width, n_out, C_b and C_W.
     depth
         Number of affine layers, at least 1.
     width
@@ -139,46 +140,41 @@ def tune(
     >>> float(advice.net.C_W[0]), advice.aspect_ratio < 0.02
     (2.0, True)
     """
-    activation = as_activation(activation)
-    _check_size("depth", depth)
-    _check_size("width", width)
     if n_in is not None:
         _check_size("n_in", n_in)
-    point = critical_point(activation)
-    if C_b is None and C_W is None:
-        choice = recommended_initialisation(activation)
-    elif C_b is None or C_W is None:
-        raise ValueError("pass both C_b and C_W, or neither.")
+    if isinstance(activation, Layer):
+        if (depth, width, C_b, C_W, n_out) != (None, None, None, None, 1):
+            raise ValueError("a network has its own depth, width, n_out, C_b and C_W: leave them out.")
+        net, reason = dense_stack(activation), "as given"
     else:
-        choice = Choice(C_b, C_W, "as given")
-    hidden = (int(width),) * (int(depth) - 1)
-    net = MLP(hidden, activation, choice.C_b, choice.C_W, n_out=n_out)
+        net, reason = _recommended(as_activation(activation), depth, width, n_out, C_b, C_W)
     if x is None:
         inputs = jnp.ones((1, 1))
-        n_in = n_in or int(width)
+        n_in = n_in or width or (*net.hidden, net.n_out)[0]
     else:
         inputs = as_inputs("x", x, net).astype(float)
         n_in = inputs.shape[1]
-    widths = (n_in, *hidden, n_out)
+    widths = (int(n_in), *net.hidden, net.n_out)
     net = equal_layer_rates(net, inputs)
     eta_max = 2 / largest_eigenvalue(net, inputs)
-    shape = aspect_ratio(net, int(width), float(jnp.mean(inputs**2)))
+    shape = aspect_ratio(net, float(jnp.mean(inputs**2)), width)
     signals = {"recommended": propagate(net, inputs)}
     for name, (default_b, default_W) in framework_defaults(widths).items():
-        signals[name] = propagate(MLP(hidden, activation, default_b, default_W), inputs)
+        other = dataclasses.replace(net, C_b=default_b, C_W=default_W)
+        signals[name] = propagate(other, inputs)
     comment = (
         f"half the largest stable step for 0.5 * sum((model(x) - y)**2) over {len(inputs)} points"
         if x is not None
         else "half the largest stable step for one point: divide by the number of training points"
     )
     code = (
-        activation.name, widths, choice.C_b, choice.C_W,
+        net.activation.name, widths, float(net.C_b[0]), float(net.C_W[0]),
         np.asarray(net.lambda_b), np.asarray(net.lambda_W), eta_max / 2, comment,
     )  # fmt: skip
     return Tuning(
         net=net,
-        reason=choice.reason,
-        universality_class=point.universality_class,
+        reason=reason,
+        universality_class=critical_point(net.activation).universality_class,
         eta_max=eta_max,
         points=len(inputs),
         aspect_ratio=shape.ratio,
@@ -190,7 +186,26 @@ def tune(
     )
 
 
-def largest_eigenvalue(net: MLP, x: Float[Array, "n d"]) -> float:
+def _recommended(
+    activation: Activation,
+    depth: int | None,
+    width: int | None,
+    n_out: int,
+    C_b: float | None,
+    C_W: float | None,
+) -> tuple[MLP, str]:
+    """The network with the variances given, or else recommended, and why."""
+    hidden = (_check_size("width", width),) * (_check_size("depth", depth) - 1)
+    if C_b is None and C_W is None:
+        choice = recommended_initialisation(activation)
+    elif C_b is None or C_W is None:
+        raise ValueError("pass both C_b and C_W, or neither.")
+    else:
+        choice = Choice(C_b, C_W, "as given")
+    return MLP(hidden, activation, choice.C_b, choice.C_W, n_out=n_out), choice.reason
+
+
+def largest_eigenvalue(net: Layer, x: Float[Array, "n d"]) -> float:
     """Largest NTK eigenvalue on x; beyond 4,000 points estimated from an evenly spaced subset."""
     n = len(x)
     subset = x if n <= _LARGEST_SPECTRUM else x[:: -(-n // _LARGEST_SPECTRUM)]
@@ -202,6 +217,7 @@ def largest_eigenvalue(net: MLP, x: Float[Array, "n d"]) -> float:
     return top * n / len(subset)
 
 
-def _check_size(name: str, value: int) -> None:
+def _check_size(name: str, value: int | None) -> int:
     if not (is_number(value) and value >= 1 and value == int(value)):
         raise ValueError(f"{name} must be a positive whole number, got {value!r}.")
+    return int(value)

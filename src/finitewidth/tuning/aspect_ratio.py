@@ -13,7 +13,10 @@ At criticality $\epsilon=\nu L/n$. Width alone gives no cooperation between neur
 noise; the truncated series is largest at $\epsilon=4/(20+3n_L)$.
 """
 
+import dataclasses
 from typing import NamedTuple
+
+import numpy as np
 
 from finitewidth.architecture import MLP
 from finitewidth.statistics.depth_growth import depth_growth
@@ -57,13 +60,15 @@ def optimal_non_gaussianity(n_out: int) -> float:
     return 4 / (20 + 3 * max(n_out, _FEWEST_NEURONS))
 
 
-def aspect_ratio(net: MLP, width: int, square: float) -> AspectRatio:
-    """Judge a network whose hidden layers have one width, for inputs of the given mean square."""
-    ratio = net.depth / width
+def aspect_ratio(net: MLP, square: float, width: int | None = None) -> AspectRatio:
+    """Judge a network for inputs of the given mean square; `width` counts where nothing is hidden."""
     if not net.hidden:
+        ratio = net.depth / (width or net.n_out)
         return AspectRatio(ratio, float("nan"), 0.0, "no hidden layer: a linear model, exactly Gaussian.")
-    wide = MLP((2,) * len(net.hidden), net.activation, net.C_b, net.C_W, n_out=net.n_out)
-    growth = depth_growth(wide, square)
+    # The mean of 1/n decides where widths differ. Coefficients of an expansion in 1/width are those of equal
+    # widths, whatever they are.
+    ratio = net.depth * float(np.mean([1 / n for n in net.hidden]))
+    growth = depth_growth(dataclasses.replace(net, hidden=(2,) * len(net.hidden)), square)
     slope = float(growth.V[-1] / growth.K[-1] ** 2) / net.depth
     optimal = optimal_non_gaussianity(net.n_out) / slope
     return AspectRatio(ratio, optimal, slope, verdict(ratio, optimal))

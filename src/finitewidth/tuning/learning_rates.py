@@ -12,6 +12,8 @@ width and stays bounded when depth grows in proportion to width. At a half-stabl
 curved at every depth, and the change grows as L^2/n.
 """
 
+import dataclasses
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -33,15 +35,8 @@ def equal_layer_rates(net: MLP, x: Float[Array, "n d"]) -> MLP:
     K = trajectory(net, x).nngp
     entering = jnp.concatenate([square, (K[1:] - net.C_b[1:, None]) / net.C_W[1:, None]])
     share = 1 / (2 * net.depth)
-    return MLP(
-        net.hidden,
-        net.activation,
-        net.C_b,
-        net.C_W,
-        lambda_b=share / gradient.mean(axis=1),
-        lambda_W=share / (gradient * entering).mean(axis=1),
-        n_out=net.n_out,
-    )
+    rates = {"lambda_b": gradient, "lambda_W": gradient * entering}
+    return dataclasses.replace(net, **{name: share / part.mean(axis=1) for name, part in rates.items()})
 
 
 def kernel_change(net: MLP, square: float = 1.0, target: float | None = None) -> float:

@@ -1,15 +1,15 @@
 """`verify`: train real networks and compare them with their predicted law."""
 
-import dataclasses
 import math
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer
+from finitewidth.architecture.networks import hidden_widths, with_outputs
 from finitewidth.checks import as_precision, check_whole
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
@@ -31,11 +31,11 @@ _RECORDS = 60
 class _TestLoss(eqx.Module):
     """Loss per point at the test points, as a function of the parameters."""
 
-    net: MLP
+    net: Layer
     x: Array
     y: Array
 
-    def __call__(self, params: Params) -> Float[Array, ""]:
+    def __call__(self, params: PyTree) -> Float[Array, ""]:
         return 0.5 * jnp.sum((self.net.apply(params, self.x) - self.y) ** 2) / len(self.x)
 
 
@@ -110,7 +110,7 @@ def _trainable(recipe: Recipe | None) -> tuple[Recipe, SpectralAlgorithm]:
         raise ValueError("law is a posterior; verify needs a law of networks trained by gradient descent.")
     if not recipe.random_start:
         raise ValueError("law starts at a given function; verify needs networks with a random start.")
-    if not recipe.net.hidden:
+    if not hidden_widths(recipe.net, recipe.x_train.shape[1:]):
         raise ValueError("the network has no hidden layer, so it has no width: there is nothing to verify.")
     return recipe, recipe.algorithm
 
@@ -129,12 +129,12 @@ def _train(
     dtype: jnp.dtype | type | None,
     progress: bool,
 ) -> Ensemble:
-    net = dataclasses.replace(recipe.net, n_out=recipe.y_train.shape[1])
+    net = with_outputs(recipe.net, recipe.y_train.shape[1], recipe.x_train.shape[1:])
     precision = recipe.x_train.dtype if dtype is None else as_precision(dtype)
     x, y, x_test = (a.astype(precision) for a in (recipe.x_train, recipe.y_train, recipe.x_test))
     eta, steps = float(descent.eta), int(descent.steps)
     if recipe.ridge > 0:
-        optimizer, learning_rate = anchored_descent(net, x.shape[1], eta, recipe.ridge), None
+        optimizer, learning_rate = anchored_descent(net, x.shape[1:], eta, recipe.ridge), None
     else:
         optimizer, learning_rate = "sgd", eta
     record = {}
@@ -164,7 +164,7 @@ def _result(
     ensemble: Ensemble,
     y_test: ArrayLike | None,
 ) -> Verification:
-    descent, net = chosen.algorithm, recipe.net
+    descent, widths = chosen.algorithm, hidden_widths(recipe.net, recipe.x_train.shape[1:])
     predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=float(recipe.ridge))
     train, train_sem = _average(ensemble.losses / len(problem.y))
     test, test_sem = _average(ensemble.recorded["test"]) if y_test is not None else (None, None)
@@ -175,8 +175,8 @@ def _result(
         ridge=float(recipe.ridge),
         remaining=chosen.remaining,
         order=recipe.order,
-        depth=net.depth,
-        width=min(net.hidden),
+        depth=len(widths) + 1,
+        width=min(widths),
         predicted_mean=np.asarray(law.mean),
         predicted_std=np.asarray(law.std),
         predicted_correction=None if law.first_order is None else np.asarray(law.mean_correction),

@@ -15,7 +15,6 @@ from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks
 from finitewidth.lab.estimate import jackknife, sample_mean, stacked
 from finitewidth.lab.sources import orf_543
-from finitewidth.networks.mlp import Params, apply
 from finitewidth.report import style
 from finitewidth.statistics.kernels import trajectory
 
@@ -106,7 +105,7 @@ def _conditional_theory(setting: ConditionalLayer) -> Prediction:
 
 def _unit_moments(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Float[Array, " 3"]:
     """Averages over units of z^2 and z^4, and over pairs of different units of z_1^2 z_2^2."""
-    square = apply(net, params, x)[0] ** 2
+    square = net.apply(params, x)[0] ** 2
     units = len(square)
     pairs = (jnp.sum(square) ** 2 - jnp.sum(square**2)) / (units * (units - 1))
     return jnp.stack([jnp.mean(square), jnp.mean(square**2), pairs])
@@ -157,7 +156,7 @@ class FourthMoment:
 
 
 def _fourth_power(net, params, x):
-    return jnp.mean(apply(net, params, x) ** 4)
+    return jnp.mean(net.apply(params, x) ** 4)
 
 
 def _fourth_moment_theory(setting: FourthMoment) -> Prediction:

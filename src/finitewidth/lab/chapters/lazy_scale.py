@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from matplotlib.figure import Figure
 
+from finitewidth.architecture import Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
@@ -40,7 +41,7 @@ class ScaledNeurons(Model):
     def _sum(rows: Array, x: Array) -> Float[Array, "m 1"]:
         return jnp.tanh(x @ rows[:, :-1].T) @ rows[:, -1:] / jnp.sqrt(len(rows))
 
-    def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
+    def default_rates(self, params: PyTree, entering: Shape, geometry: Geometry) -> PyTree:
         return 1.0
 
 

@@ -15,7 +15,6 @@ from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import exact, sample_mean
 from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import orf_543
-from finitewidth.networks.mlp import Params, apply
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer import mercer
@@ -75,7 +74,7 @@ def _mercer_theory(setting: Spectra) -> Prediction:
 
 
 def _outputs(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-    return apply(net, params, x)[:, 0]
+    return net.apply(params, x)[:, 0]
 
 
 def _mercer_measure(setting: Spectra, key) -> Measurement:

@@ -14,7 +14,6 @@ from finitewidth.lab.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.ensembles import over_networks
 from finitewidth.lab.estimate import Estimate, propagated, sample_mean, stacked, variance
 from finitewidth.lab.sources import BEYOND, BOOK, orf_543
-from finitewidth.networks.mlp import Params, apply, preactivations
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
@@ -39,13 +38,13 @@ class Widths:
 
 def output_covariance(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float[Array, "n n"]:
     """Covariance of an output unit over the last layer's weights, all other weights given."""
-    features = net.activation(preactivations(net, params, x)[-2])
+    features = net.activation(net.preactivations(params, x)[-2])
     return net.C_b[-1] + net.C_W[-1] * features @ features.T / features.shape[1]
 
 
 def tangent_kernel(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float[Array, "n n"]:
     """Gradients of the output at two inputs, multiplied with the learning rates in between."""
-    gradients = jax.jacrev(lambda p: apply(net, p, x)[:, 0])(params)
+    gradients = jax.jacrev(lambda p: net.apply(p, x)[:, 0])(params)
     total = jnp.zeros((len(x), len(x)))
     for l, (weight, bias) in enumerate(gradients):
         flat = weight.reshape(len(x), -1)
@@ -55,7 +54,7 @@ def tangent_kernel(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float[Ar
 
 
 def _outputs_and_covariance(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
-    return {"output": apply(net, params, x), "covariance": output_covariance(net, params, x)}
+    return {"output": net.apply(params, x), "covariance": output_covariance(net, params, x)}
 
 
 def _nngp_theory(setting: Widths) -> Prediction:

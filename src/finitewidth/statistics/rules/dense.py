@@ -1,19 +1,25 @@
 r"""Dense: $K \mapsto C_b + C_W K$ and $\Theta \mapsto \lambda_b + \lambda_W K + C_W\Theta$."""
 
-from jaxtyping import PyTree
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Array, PyTree
 
 from finitewidth.architecture.dense import Dense, Hyperparameters
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)
+
+
+def recursion(layer: Hyperparameters, K: AnyArray, Theta: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """NNGP kernel and NTK above one affine layer, from those of what enters it."""
+    return layer.C_b + layer.C_W * K, layer.lambda_b + layer.lambda_W * K + layer.C_W * Theta
+
 
 def affine(layer: Hyperparameters, below: Kernels) -> Kernels:
-    """Kernels above one affine layer, from those of what enters it; the arrays may be of NumPy or of JAX."""
-    K, Theta = below
-    return Kernels(
-        layer.C_b + layer.C_W * K,
-        layer.lambda_b + layer.lambda_W * K + layer.C_W * Theta,
-    )
+    """`recursion` for a pair of kernels."""
+    return Kernels(*recursion(layer, *below))
 
 
 @own.register
