@@ -182,35 +182,60 @@ def _monomial(power: int) -> Activation:
     return Activation(lambda z: z**power, f"monomial:{power}", Monomial(power))
 
 
-_FUNCTIONS: dict[str, tuple[Callable[[Array], Array], PairLaw | None]] = {
-    "linear": (lambda z: z, PiecewiseLinear(1.0, 1.0)),
-    "relu": (jax.nn.relu, PiecewiseLinear(0.0, 1.0)),
-    "leaky_relu": (jax.nn.leaky_relu, PiecewiseLinear(0.01, 1.0)),
-    "abs": (jnp.abs, PiecewiseLinear(-1.0, 1.0)),
-    "step": (_step, Step()),
-    "erf": (jax.scipy.special.erf, Erf()),
-    "sin": (jnp.sin, Sinusoid(odd=True)),
-    "cos": (jnp.cos, Sinusoid(odd=False)),
-    "gelu": (_gelu, Gelu()),
-    "tanh": (jnp.tanh, None),
-    "sigmoid": (jax.nn.sigmoid, None),
-    "softplus": (jax.nn.softplus, None),
-    "silu": (jax.nn.silu, None),
-    "elu": (jax.nn.elu, None),
-    "selu": (jax.nn.selu, None),
-    "mish": (_mish, None),
+class BuiltIn(NamedTuple):
+    """One built-in activation: all that has to be said to add another.
+
+    `torch` is the text of a module, or of an expression in z; `jax` is the text of a function.
+    """
+
+    function: Callable[[Array], Array]
+    closed_form: PairLaw | None
+    torch: str
+    jax: str
+
+
+BUILT_IN = {
+    "linear": BuiltIn(lambda z: z, PiecewiseLinear(1.0, 1.0), "nn.Identity()", "lambda z: z"),
+    "relu": BuiltIn(jax.nn.relu, PiecewiseLinear(0.0, 1.0), "nn.ReLU()", "jax.nn.relu"),
+    "leaky_relu": BuiltIn(
+        jax.nn.leaky_relu, PiecewiseLinear(0.01, 1.0), "nn.LeakyReLU(0.01)", "jax.nn.leaky_relu"
+    ),
+    "abs": BuiltIn(jnp.abs, PiecewiseLinear(-1.0, 1.0), "torch.abs(z)", "jnp.abs"),
+    "step": BuiltIn(_step, Step(), "(z > 0).to(z.dtype)", "lambda z: (z > 0).astype(z.dtype)"),
+    "erf": BuiltIn(jax.scipy.special.erf, Erf(), "torch.erf(z)", "jax.scipy.special.erf"),
+    "sin": BuiltIn(jnp.sin, Sinusoid(odd=True), "torch.sin(z)", "jnp.sin"),
+    "cos": BuiltIn(jnp.cos, Sinusoid(odd=False), "torch.cos(z)", "jnp.cos"),
+    "gelu": BuiltIn(_gelu, Gelu(), "nn.GELU()", "lambda z: jax.nn.gelu(z, approximate=False)"),
+    "tanh": BuiltIn(jnp.tanh, None, "nn.Tanh()", "jnp.tanh"),
+    "sigmoid": BuiltIn(jax.nn.sigmoid, None, "nn.Sigmoid()", "jax.nn.sigmoid"),
+    "softplus": BuiltIn(jax.nn.softplus, None, "nn.Softplus()", "jax.nn.softplus"),
+    "silu": BuiltIn(jax.nn.silu, None, "nn.SiLU()", "jax.nn.silu"),
+    "elu": BuiltIn(jax.nn.elu, None, "nn.ELU()", "jax.nn.elu"),
+    "selu": BuiltIn(jax.nn.selu, None, "nn.SELU()", "jax.nn.selu"),
+    "mish": BuiltIn(_mish, None, "nn.Mish()", "jax.nn.mish"),
 }
 _ALIASES = {"identity": "linear", "swish": "silu"}
 _FAMILIES: dict[str, Callable[[float], Activation]] = {"leaky_relu": leaky_relu, "monomial": monomial}
 
-ACTIVATION_NAMES: tuple[str, ...] = tuple(_FUNCTIONS)
-_NAMES = {function: name for name, (function, _) in _FUNCTIONS.items()}
+ACTIVATION_NAMES: tuple[str, ...] = tuple(BUILT_IN)
+_NAMES = {row.function: name for name, row in BUILT_IN.items()}
 
 
 @functools.cache
 def _built_in(name: str) -> Activation:
-    function, law = _FUNCTIONS[name]
-    return Activation(function, name, law)
+    row = BUILT_IN[name]
+    return Activation(row.function, name, row.closed_form)
+
+
+def source_texts(name: str) -> tuple[str, str]:
+    """What the activation is called in PyTorch (a module, or an expression in z) and in JAX (a function)."""
+    family, _, parameter = name.partition(":")
+    if family == "leaky_relu" and parameter:
+        return f"nn.LeakyReLU({parameter})", f"lambda z: jax.nn.leaky_relu(z, {parameter})"
+    if family == "monomial":
+        return f"z**{parameter}", f"lambda z: z**{parameter}"
+    row = BUILT_IN.get(name)
+    return ("your_activation(z)", "your_activation") if row is None else (row.torch, row.jax)
 
 
 def _by_name(name: str) -> Activation | None:
@@ -241,7 +266,7 @@ def as_activation(activation: "str | Activation | Callable[[Array], Array]") -> 
             return _FAMILIES[name](_parameter(parameter))
         except ValueError as error:
             raise ValueError(f"activation {activation!r}: {error}") from None
-    if name in _FUNCTIONS and not colon:
+    if name in BUILT_IN and not colon:
         return _built_in(name)
     close = difflib.get_close_matches(name, [*ACTIVATION_NAMES, *_ALIASES], n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""

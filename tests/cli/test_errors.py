@@ -14,12 +14,12 @@ import pytest
 
 from finitewidth.architecture.weights import DRAWS
 from finitewidth.cli import errors
-from finitewidth.cli.train_ensemble import LOSSES, OPTIMIZERS, WEIGHTS
+from finitewidth.cli.commands.train_ensemble import LOSSES, OPTIMIZERS, WEIGHTS
 from finitewidth.networks.losses import LOSSES as KNOWN_LOSSES
 from finitewidth.networks.optimizers import _named
 
 # The package's attribute of this name is the command.
-MODULE = importlib.import_module("finitewidth.cli.tune")
+MODULE = importlib.import_module("finitewidth.cli.commands.tune")
 TUNE = ("tune", "--activation", "relu", "--depth", "3", "--width", "8", "--plot", "tune.png")
 
 

@@ -12,15 +12,11 @@ from typing import Annotated
 
 import typer
 
+from finitewidth.cli.commands import add_commands
 from finitewidth.cli.console import note, output, say
 from finitewidth.cli.errors import INTERRUPTED, interruptible, leave, show_tracebacks, show_warning
-from finitewidth.cli.help import Command, Group
-from finitewidth.cli.kernel import kernel
-from finitewidth.cli.lab import lab
+from finitewidth.cli.help import Group
 from finitewidth.cli.options import Traceback
-from finitewidth.cli.predict import predict
-from finitewidth.cli.train_ensemble import train_ensemble
-from finitewidth.cli.tune import tune
 from finitewidth.programs import keep_programs
 
 app = typer.Typer(
@@ -30,11 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command(cls=Command)(predict)
-app.command(cls=Command)(tune)
-app.command(cls=Command)(kernel)
-app.add_typer(lab)
-app.command("train-ensemble", cls=Command)(train_ensemble)
+add_commands(app)
 
 
 def _print_version(asked: bool) -> bool:

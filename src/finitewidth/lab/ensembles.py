@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Params
 
 # Random numbers held in memory at a time: 32 MB in double precision.
 _NUMBERS_AT_ONCE = 4_000_000

@@ -18,7 +18,7 @@ from finitewidth.tuning.aspect_ratio import aspect_ratio
 from finitewidth.tuning.initialisation import Choice, recommended_initialisation
 from finitewidth.tuning.learning_rates import equal_layer_rates, kernel_change
 from finitewidth.tuning.propagation import Propagation, framework_defaults, propagate
-from finitewidth.tuning.snippets import jax_snippet, pytorch_snippet
+from finitewidth.tuning.snippets import snippets
 
 _LARGEST_SPECTRUM = 4000
 
@@ -167,10 +167,7 @@ def tune(
         if x is not None
         else "half the largest stable step for one point: divide by the number of training points"
     )
-    code = (
-        net.activation.name, widths, float(net.C_b[0]), float(net.C_W[0]),
-        np.asarray(net.lambda_b), np.asarray(net.lambda_W), eta_max / 2, comment,
-    )  # fmt: skip
+    code = snippets(net, widths[0], eta_max / 2, comment)
     return Tuning(
         net=net,
         reason=reason,
@@ -181,8 +178,8 @@ def tune(
         optimal_aspect_ratio=shape.optimal,
         verdict=shape.verdict,
         signals=signals,
-        pytorch=pytorch_snippet(*code),
-        jax=jax_snippet(*code),
+        pytorch=code.pytorch,
+        jax=code.jax,
     )
 
 

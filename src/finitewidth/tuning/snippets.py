@@ -1,41 +1,13 @@
 """Code to paste: the recommended initialisation and learning rates in PyTorch and in JAX."""
 
-from collections.abc import Sequence
 from string import Template
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Array, Float
 
-_TORCH_MODULES = {
-    "linear": "nn.Identity()",
-    "relu": "nn.ReLU()",
-    "tanh": "nn.Tanh()",
-    "gelu": "nn.GELU()",
-    "sigmoid": "nn.Sigmoid()",
-    "softplus": "nn.Softplus()",
-    "silu": "nn.SiLU()",
-    "elu": "nn.ELU()",
-    "selu": "nn.SELU()",
-    "mish": "nn.Mish()",
-    "leaky_relu": "nn.LeakyReLU(0.01)",
-}
-_TORCH_FUNCTIONS = {"abs": "torch.abs", "erf": "torch.erf", "sin": "torch.sin", "cos": "torch.cos"}
-_JAX_FUNCTIONS = {
-    "linear": "lambda z: z",
-    "relu": "jax.nn.relu",
-    "tanh": "jnp.tanh",
-    "gelu": "lambda z: jax.nn.gelu(z, approximate=False)",
-    "sigmoid": "jax.nn.sigmoid",
-    "softplus": "jax.nn.softplus",
-    "silu": "jax.nn.silu",
-    "elu": "jax.nn.elu",
-    "selu": "jax.nn.selu",
-    "mish": "jax.nn.mish",
-    "leaky_relu": "jax.nn.leaky_relu",
-    "abs": "jnp.abs",
-    "erf": "jax.scipy.special.erf",
-    "sin": "jnp.sin",
-    "cos": "jnp.cos",
-}
+from finitewidth.activations import source_texts
+from finitewidth.architecture import MLP
 
 _TORCH = Template("""\
 import torch
@@ -50,8 +22,8 @@ weight_rates = $weight_rates  # divided by the fan-in below
 layers, groups = [], []
 for i, (fan_in, fan_out) in enumerate(zip(widths[:-1], widths[1:])):
     linear = nn.Linear(fan_in, fan_out)
-    nn.init.normal_(linear.weight, std=(C_W / fan_in) ** 0.5)
-    nn.init.normal_(linear.bias, std=C_b**0.5)
+    nn.init.normal_(linear.weight, std=($weight_variance / fan_in) ** 0.5)
+    nn.init.normal_(linear.bias, std=$bias_variance**0.5)
     groups.append({"params": [linear.weight], "lr": eta * weight_rates[i] / fan_in})
     groups.append({"params": [linear.bias], "lr": eta * bias_rates[i]})
     layers += [linear, $module]
@@ -73,10 +45,10 @@ activation = $function
 
 def init(key):
     params = []
-    for key, fan_in, fan_out in zip(jax.random.split(key, len(widths) - 1), widths[:-1], widths[1:]):
-        weight_key, bias_key = jax.random.split(key)
-        weight = jax.random.normal(weight_key, (fan_in, fan_out)) * (C_W / fan_in) ** 0.5
-        bias = jax.random.normal(bias_key, (fan_out,)) * C_b**0.5
+    for i, (fan_in, fan_out) in enumerate(zip(widths[:-1], widths[1:])):
+        weight_key, bias_key = jax.random.split(jax.random.fold_in(key, i))
+        weight = jax.random.normal(weight_key, (fan_in, fan_out)) * ($weight_variance / fan_in) ** 0.5
+        bias = jax.random.normal(bias_key, (fan_out,)) * $bias_variance**0.5
         params.append((weight, bias))
     return params
 
@@ -102,68 +74,47 @@ def step(params, x, y):
 """)
 
 
-def pytorch_snippet(
-    activation: str,
-    widths: Sequence[int],
-    C_b: float,
-    C_W: float,
-    bias_rates: np.ndarray,
-    weight_rates: np.ndarray,
-    eta: float,
-    eta_comment: str,
-) -> str:
-    """PyTorch code for the model, its initialisation and an optimizer with per-layer rates."""
-    name, _, parameter = activation.partition(":")
+class Snippets(NamedTuple):
+    """The same network in both frameworks."""
+
+    pytorch: str
+    jax: str
+
+
+def snippets(net: MLP, n_in: int, eta: float, eta_comment: str) -> Snippets:
+    """Code for the model, its initialisation and steps with the learning rates of every layer."""
+    torch, function = source_texts(net.activation.name)
     neuron = ""
-    if name == "leaky_relu" and parameter:
-        module = f"nn.LeakyReLU({parameter})"
-    elif name in _TORCH_MODULES:
-        module = _TORCH_MODULES[name]
-    else:
-        formula = f"{_TORCH_FUNCTIONS.get(name, 'your_activation')}(z)"
-        if name == "monomial":
-            formula = f"z**{parameter}"
-        neuron = f"\n\nclass Neuron(nn.Module):\n    def forward(self, z):\n        return {formula}\n\n"
-        module = "Neuron()"
-    numbers = _numbers(widths, C_b, C_W, bias_rates, weight_rates, eta, eta_comment)
-    return _TORCH.substitute(numbers, neuron=neuron, module=module)
-
-
-def jax_snippet(
-    activation: str,
-    widths: Sequence[int],
-    C_b: float,
-    C_W: float,
-    bias_rates: np.ndarray,
-    weight_rates: np.ndarray,
-    eta: float,
-    eta_comment: str,
-) -> str:
-    """JAX code for the model, its initialisation and one step with per-layer rates."""
-    name, _, parameter = activation.partition(":")
-    function = _JAX_FUNCTIONS.get(name, "your_activation")
-    if name == "leaky_relu" and parameter:
-        function = f"lambda z: jax.nn.leaky_relu(z, {parameter})"
-    elif name == "monomial":
-        function = f"lambda z: z**{parameter}"
-    numbers = _numbers(widths, C_b, C_W, bias_rates, weight_rates, eta, eta_comment)
-    return _JAX.substitute(numbers, function=function)
-
-
-def _numbers(widths, C_b, C_W, bias_rates, weight_rates, eta, eta_comment) -> dict[str, str]:
-    hidden = widths[1:-1]
-    same = len(hidden) > 3 and len(set(hidden)) == 1
-    layout = f"[{widths[0]}] + [{hidden[0]}] * {len(hidden)} + [{widths[-1]}]" if same else str(list(widths))
-    return {
-        "widths": layout,
-        "C_b": f"{C_b:.10g}",
-        "C_W": f"{C_W:.10g}",
+    if not torch.startswith("nn."):
+        neuron = f"\n\nclass Neuron(nn.Module):\n    def forward(self, z):\n        return {torch}\n\n"
+        torch = "Neuron()"
+    C_b, C_W = np.asarray(net.C_b), np.asarray(net.C_W)
+    shown = {
+        "widths": _layout([n_in, *net.hidden, net.n_out]),
+        "C_b": _variance(C_b),
+        "C_W": _variance(C_W),
+        "bias_variance": "C_b" if np.ptp(C_b) == 0 else "C_b[i]",
+        "weight_variance": "C_W" if np.ptp(C_W) == 0 else "C_W[i]",
         "eta": f"{eta:.4g}",
         "eta_comment": eta_comment,
-        "bias_rates": _rates(bias_rates),
-        "weight_rates": _rates(weight_rates),
+        "bias_rates": _rates(net.lambda_b),
+        "weight_rates": _rates(net.lambda_W),
     }
+    return Snippets(
+        _TORCH.substitute(shown, neuron=neuron, module=torch), _JAX.substitute(shown, function=function)
+    )
 
 
-def _rates(rates: np.ndarray) -> str:
-    return "[" + ", ".join(f"{r:.4g}" for r in rates) + "]"
+def _layout(widths: list[int]) -> str:
+    hidden = widths[1:-1]
+    same = len(hidden) > 3 and len(set(hidden)) == 1
+    return f"[{widths[0]}] + [{hidden[0]}] * {len(hidden)} + [{widths[-1]}]" if same else str(widths)
+
+
+def _variance(values: Float[np.ndarray, " depth"]) -> str:
+    numbers = [f"{value:.10g}" for value in values]
+    return numbers[0] if np.ptp(values) == 0 else f"[{', '.join(numbers)}]"
+
+
+def _rates(rates: Float[Array, " depth"]) -> str:
+    return "[" + ", ".join(f"{r:.4g}" for r in np.asarray(rates)) + "]"

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Params
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import z_score
 from finitewidth.lab.ensembles import input_of_size, over_networks

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 from scipy.integrate import quad
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Params
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, relative_error, z_score
