@@ -129,7 +129,7 @@ class MLP(Layer):
     def init(
         self,
         key: PRNGKeyArray,
-        entering: Shape | int,
+        n_in: Shape | int,
         *,
         weights: str | Draw = "gaussian",
         dtype: jnp.dtype | type = float,
@@ -140,7 +140,7 @@ class MLP(Layer):
         ----------
         key
             A `jax.random` key.
-        entering
+        n_in
             Number of inputs.
         weights
             Law of the weights: "gaussian", "uniform", "truncated", "orthogonal", or a function of
@@ -158,7 +158,7 @@ class MLP(Layer):
         keys = jax.random.split(key, self.depth)
         return tuple(
             layer.draw(keys[l], place, self.parametrisation, weights, dtype)
-            for l, (layer, place) in enumerate(zip(self.layers, self.places(entering), strict=True))
+            for l, (layer, place) in enumerate(zip(self.layers, self.places(n_in), strict=True))
         )
 
     def apply(self, params: Params, x: Array) -> Float[Array, "n out"]:
@@ -173,7 +173,7 @@ class MLP(Layer):
             z.append(self.activation(z[-1]) @ weight.T + bias)
         return z
 
-    def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> Params:
+    def learning_rates(self, n_in: Shape | int, geometry: Geometry = "gradient") -> Params:
         r"""The learning-rate tensor: one number for every weight matrix and every bias vector.
 
         For gradient steps in the NTK parametrisation $\lambda_W/n_{\ell-1}$ and $\lambda_b$. For the other
@@ -181,12 +181,12 @@ class MLP(Layer):
         """
         return tuple(
             layer.rates(place, self.parametrisation, geometry)
-            for layer, place in zip(self.layers, self.places(entering), strict=True)
+            for layer, place in zip(self.layers, self.places(n_in), strict=True)
         )
 
-    def places(self, entering: Shape | int) -> list[Place]:
-        """Sizes and position of every affine layer of a network with `entering` inputs."""
-        n_in = entering[-1] if isinstance(entering, tuple) else entering
+    def places(self, n_in: Shape | int) -> list[Place]:
+        """Sizes and position of every affine layer of a network with `n_in` inputs."""
+        n_in = n_in[-1] if isinstance(n_in, tuple) else n_in
         check_whole("n_in", n_in)
         widths = (n_in, *self.hidden, self.n_out)
         last_hidden = self.hidden[-1] if self.hidden else 1
