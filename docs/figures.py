@@ -16,8 +16,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 import finitewidth as fw
 from finitewidth import lab
 from finitewidth.data import read_table
-from finitewidth.lab.chapters import trained_covariance, trained_finite_width
-from finitewidth.lab.estimate import Estimate
+from finitewidth.lab.framework.estimate import Estimate
 from finitewidth.networks.mlp import apply, init, preactivations
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure

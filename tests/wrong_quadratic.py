@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from finitewidth.lab.chapters import best_epsilon, nearly_kernel
+from finitewidth.lab.chapters.nearly_kernel_methods import algorithms
+from finitewidth.lab.chapters.representation_learning import epsilon_star
 
 THEORY = (
     "Spectrum", "best_epsilon", "deformation", "direct_coefficient", "dual_descent", "inverting",
@@ -27,7 +28,7 @@ def off_by(power):
 
 def flow_at_any_step(setting, value):
     """The projectors of gradient flow for gradient descent at a finite step."""
-    return nearly_kernel._descent_theory(setting)["flow formula"]
+    return algorithms._descent_theory(setting)["flow formula"]
 
 
 def exchanged(setting, value):
@@ -38,7 +39,7 @@ def exchanged(setting, value):
 def without_the_factor_two(setting, value):
     """The denominator of epsilon* as it is printed."""
     problems = [setting.problem(i) for i in range(setting.problems)]
-    series = [best_epsilon._test_series(p) for p in problems]
+    series = [epsilon_star._test_series(p) for p in problems]
     pairs = zip(problems, series, strict=True)
     return np.array([float(np.sum(s.z_I**2 + (s.z_F - p.y_test) * s.z_II)) for p, s in pairs])
 

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab import (
-    ensembles,
-    halves,
-    linear_descent,
+from finitewidth.lab.framework.runner import run_claim, save
+from finitewidth.lab.instruments import (
+    fixed_readout,
+    kernel_shifts,
+    layer_integrals,
     linearised_moments,
-    one_input,
-    one_layer,
+    network_draws,
+    one_hidden_layer,
     perturbations,
-    shallow_networks,
+    single_input_ntk,
     tangent_draws,
     tensors,
-    trained_ensembles,
     trained_moments,
-    two_layers,
+    weight_descent,
 )
-from finitewidth.lab.runner import run_claim, save
+from finitewidth.lab.shapes import trained_ensembles
 from wrong_finite_width_theories import WRONG as WRONG_FINITE_WIDTH_THEORIES
 from wrong_linear_theories import WRONG as WRONG_LINEAR_THEORIES
 from wrong_quadratic import THEORY as QUADRATIC_THEORY
@@ -197,19 +197,19 @@ def test_claim_holds_and_wrong_theories_fail(id):
 @pytest.mark.parametrize(
     "instrument",
     [
-        ensembles,
-        halves,
-        linear_descent,
+        network_draws,
+        kernel_shifts,
+        weight_descent,
         linearised_moments,
-        one_input,
-        one_layer,
+        single_input_ntk,
+        layer_integrals,
         perturbations,
-        shallow_networks,
+        one_hidden_layer,
         tangent_draws,
         tensors,
         trained_ensembles,
         trained_moments,
-        two_layers,
+        fixed_readout,
     ],
 )
 def test_instruments_know_no_theory(instrument):

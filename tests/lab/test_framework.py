@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from scipy.stats import norm, t
 
 from finitewidth import lab
-from finitewidth.lab import comparison, sources
-from finitewidth.lab.claim import Check, Claim, Verdict
-from finitewidth.lab.comparison import (
+from finitewidth.lab.framework import comparison, sources
+from finitewidth.lab.framework.claim import Check, Claim, Verdict
+from finitewidth.lab.framework.comparison import (
     FALSE_ALARM,
     absolute_error,
     depth_over_width,
@@ -20,7 +20,7 @@ from finitewidth.lab.comparison import (
     upper_bound,
     z_score,
 )
-from finitewidth.lab.estimate import (
+from finitewidth.lab.framework.estimate import (
     Estimate,
     combined,
     exact,
@@ -30,8 +30,8 @@ from finitewidth.lab.estimate import (
     share,
     stacked,
 )
-from finitewidth.lab.random_problem import RandomProblem, drawn
-from finitewidth.lab.runner import record, run_claim, save
+from finitewidth.lab.framework.random_problem import RandomProblem, drawn
+from finitewidth.lab.framework.runner import record, run_claim, save
 
 
 @dataclasses.dataclass(frozen=True)

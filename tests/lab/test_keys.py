@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab.random_problem import RandomProblem
+from finitewidth.lab.framework.random_problem import RandomProblem
 
 CLAIMS = {claim.id: claim for claim in lab.claims()}
 
@@ -82,10 +82,10 @@ def test_no_claim_has_a_seed_of_its_own():
                 if isinstance(argument, ast.Constant):
                     written.add((module.__name__.split(".")[-1], argument.value))
     assert written == {
-        ("lazy_training", 4),
-        ("network_machines", 17),
+        ("bounds", 4),
+        ("expanded_networks", 17),
         ("positive_kernels", 7),
-        ("tangent_kernel", 0),
+        ("one_hidden_layer", 0),
     }
 
 

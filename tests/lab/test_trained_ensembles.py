@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from finitewidth.lab.estimate import Estimate
-from finitewidth.lab.trained_ensembles import (
+from finitewidth.lab.framework.estimate import Estimate
+from finitewidth.lab.shapes.trained_ensembles import (
     Case,
     TrainedEnsembles,
     distance_left,
