@@ -1,15 +1,20 @@
 """A theorem that runs: its prediction, its measurement and the verdict between them."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
-from matplotlib.figure import Figure
 
 from finitewidth.lab.framework.estimate import Estimate
+from finitewidth.lab.framework.random_problem import RandomProblem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from finitewidth.lab.framework.figures import Curves
 
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
@@ -18,6 +23,8 @@ Setting = TypeVar("Setting")
 
 Prediction = Mapping[str, np.ndarray]
 Measurement = Mapping[str, Estimate]
+# What a mistaken theory would say, from the setting and the right prediction.
+Wrong = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Check:
         How many numbers were compared.
     false_alarm
         Probability at most that noise alone makes the comparison fail; 0 where nothing is random.
+    compared
+        All that was compared: the predicted array, and the measurement of the same shape.
     """
 
     name: str
@@ -54,10 +63,15 @@ class Check:
     limit: float = 0.0
     entries: int = 1
     false_alarm: float = 0.0
+    compared: tuple[np.ndarray, Estimate] | None = field(default=None, repr=False, compare=False)
 
     @property
     def holds(self) -> bool:
         return self.statistic <= self.tolerance
+
+
+# What the comparison of a claim returns.
+Checks = Iterable[Check]
 
 
 @dataclass(frozen=True)
@@ -82,45 +96,48 @@ class Verdict:
         return self.checks[int(np.argmax(np.nan_to_num(strain, nan=np.inf)))]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim(Generic[Setting]):
     """One theorem or observation, executable.
 
     Attributes
     ----------
-    id, title, chapter, statement, source
+    id, title, statement, source
         What is claimed, in a few words and in full, and where it comes from.
     quick, full
-        Sizes of the experiment: for a test run, and for the figures of the book.
+        Sizes of the experiment: for a test run, and for the figures of the book. If they are a
+        `RandomProblem`, both sides are about data drawn from the key of the run.
     theory
         Computes the prediction from the theory modules alone.
     measure
         Computes the same quantities from random networks or by direct integration, without theory.
     compare
-        Turns both into a verdict.
+        Turns both into checks.
+    wrong
+        Mistaken theories that the checks must reject: by the name of a prediction, functions of the setting
+        and of the right value that give a wrong one.
     figure
-        Draws both into one picture.
-    draw
-        Turns the sizes and a random key into the problem that both sides are about: the setting with the
-        seed of its data. `theory`, `measure`, `compare` and `figure` get it in place of the sizes. None if
-        there are no random data, or the measurement alone is random.
+        Draws both into one picture. `Curves` draw what `compare` compares along an attribute of the setting,
+        None draws measured against predicted entries.
     deterministic
         Whether the measurement ignores its key: enumeration or direct integration of a fixed problem.
+    chapter
+        Title of the chapter, which the registry takes from the package of the claim's module.
     """
 
     id: str
     title: str
-    chapter: str
     statement: str
     source: str
     quick: Setting
     full: Setting
     theory: Callable[[Setting], Prediction]
     measure: Callable[[Setting, PRNGKeyArray], Measurement]
-    compare: Callable[[Setting, Prediction, Measurement], Verdict]
-    figure: Callable[[Setting, Prediction, Measurement], Figure]
-    draw: Callable[[Setting, PRNGKeyArray], Setting] | None = None
+    compare: Callable[[Setting, Prediction, Measurement], Checks]
+    wrong: Mapping[str, Wrong | tuple[Wrong, ...]]
+    figure: "Callable[[Setting, Prediction, Measurement], Figure] | Curves | None" = None
     deterministic: bool = False
+    chapter: str = ""
 
     def setting(self, scale: Scale) -> Setting:
         """The sizes that belong to a scale."""
@@ -131,10 +148,21 @@ class Claim(Generic[Setting]):
     def problem(self, scale: Scale, seed: int) -> tuple[Setting, PRNGKeyArray]:
         """What both sides are about, and the key of the measurement."""
         setting, key = self.setting(scale), jax.random.key(seed)
-        if self.draw is None:
+        if not isinstance(setting, RandomProblem):
             return setting, key
         problem_key, key = jax.random.split(key)
-        return self.draw(setting, problem_key), key
+        return setting.drawn(problem_key), key
+
+    def verdict(self, problem: Setting, prediction: Prediction, measurement: Measurement) -> Verdict:
+        """The checks between a prediction and a measurement."""
+        return Verdict(tuple(self.compare(problem, prediction, measurement)))
+
+    def mistaken(self, problem: Setting, prediction: Prediction) -> Iterator[tuple[str, Prediction]]:
+        """The prediction of every wrong theory, and what is wrong in it."""
+        for name, theories in self.wrong.items():
+            for wrong in theories if isinstance(theories, tuple) else (theories,):
+                value = np.asarray(wrong(problem, prediction[name]))
+                yield f"{name} by {wrong}", {**prediction, name: value}
 
 
 @dataclass(frozen=True)
@@ -156,6 +184,13 @@ class Outcome:
     def holds(self) -> bool:
         return self.verdict.holds
 
-    def draw(self) -> Figure:
+    def draw(self) -> "Figure":
         """The picture of theory and measurement."""
-        return self.claim.figure(self.problem, self.prediction, self.measurement)
+        from finitewidth.lab.framework.figures import Curves, entries
+
+        figure, checks = self.claim.figure, self.verdict.checks
+        if figure is None:
+            return entries(self.claim.title, checks)
+        if isinstance(figure, Curves):
+            return figure.draw(self.claim.title, checks, self.problem)
+        return figure(self.problem, self.prediction, self.measurement)

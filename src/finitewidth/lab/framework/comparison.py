@@ -1,11 +1,12 @@
 """How far a measurement may be from its prediction: a tolerance of the theory's own, and noise beyond it."""
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import t as student
 
-from finitewidth.lab.framework.claim import Check
+from finitewidth.lab.framework.claim import Check, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, Numbers, exact
 
 # How often a comparison with noise fails although the claim is true, at most. A run of all claims makes a few
@@ -63,6 +64,15 @@ def z_score(
         z = np.where(excess <= 0, 0.0, excess / measured.sem)
     rank = distance if np.all(excess <= 0) else z / limit
     return _worst(name, "z-score", predicted, measured, z, limit, limit, rank)
+
+
+def z_scores(texts: Mapping[str, str]) -> Callable[[Any, Prediction, Measurement], list[Check]]:
+    """A comparison for `Claim`: z-scores of the named quantities, where the theory is exact."""
+
+    def compare(setting: Any, predicted: Prediction, measured: Measurement) -> list[Check]:
+        return [z_score(text, predicted[name], measured[name]) for name, text in texts.items()]
+
+    return compare
 
 
 def relative_error(name: str, predicted: Numbers, measured: Measured, tolerance: Numbers) -> Check:
@@ -135,4 +145,5 @@ def _worst(
         limit=pick(limit) if noisy else 0.0,
         entries=measured.value.size,
         false_alarm=FALSE_ALARM if noisy else 0.0,
+        compared=(predicted, measured),
     )

@@ -8,6 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+Problem = TypeVar("Problem", bound="RandomProblem")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RandomProblem:
@@ -19,10 +21,6 @@ class RandomProblem:
         """Random numbers for one part of the data; those of different parts are independent."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=part))
 
-
-Problem = TypeVar("Problem", bound=RandomProblem)
-
-
-def drawn(problem: Problem, key: PRNGKeyArray) -> Problem:
-    """The problem of the same sizes that belongs to a key: what `Claim.draw` asks for."""
-    return dataclasses.replace(problem, seed=int(jax.random.bits(key, dtype="uint32")))
+    def drawn(self: Problem, key: PRNGKeyArray) -> Problem:
+        """The problem of the same sizes that belongs to a key."""
+        return dataclasses.replace(self, seed=int(jax.random.bits(key, dtype="uint32")))

@@ -25,7 +25,7 @@ def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
     start = time.perf_counter()
     prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(problem).items()}
     measurement = claim.measure(problem, key)
-    verdict = claim.compare(problem, prediction, measurement)
+    verdict = claim.verdict(problem, prediction, measurement)
     return Outcome(
         claim=claim,
         scale=scale,
@@ -94,7 +94,8 @@ def last_record(id: str, directory: Path) -> dict[str, Any] | None:
 
 
 def _check_record(check: Check) -> dict[str, Any]:
-    return {k: _plain(v) for k, v in dataclasses.asdict(check).items()} | {"holds": check.holds}
+    numbers = {k: _plain(v) for k, v in vars(check).items() if k != "compared"}
+    return numbers | {"holds": check.holds}
 
 
 def _plain(value: Any) -> Any:

@@ -3,19 +3,16 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from finitewidth.lab.framework.claim import Check, Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
+from finitewidth.lab.framework import RandomProblem, absolute_error, exact, power_laws
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
-from finitewidth.report import style
 
 
 @dataclass(frozen=True)
@@ -52,26 +49,27 @@ class Curve:
     against: str = "outputs"
 
 
+QUICK, FULL = Orders(0.01, 3), Orders(0.02, 5, train=12, test=10, features=40)
+_TOLERANCE = 0.02
+
+
 def order_claim(
     predict: Predict,
     measure: Measure,
     curves: tuple[Curve, ...],
     *,
-    id: str,
-    title: str,
-    chapter: str,
-    statement: str,
-    source: str,
-    heading: str,
-    quick: Orders,
-    full: Orders,
-    tolerance: float = 0.02,
-    deterministic: bool = False,
+    quick: Orders = QUICK,
+    full: Orders = FULL,
+    **about: Any,
 ) -> Claim:
-    """A claim whose checks are fitted powers of epsilon of |formula - measurement|."""
+    """A claim whose checks are fitted powers of epsilon of |formula - measurement|.
+
+    `about` are id, title, statement, source and wrong theories, as for `Claim`.
+    """
+    powers = [curve for curve in curves if curve.order is not None]
 
     def theory(setting: Orders) -> Prediction:
-        orders = {f"{c.formula} order": np.array(c.order) for c in curves if c.order is not None}
+        orders = {f"{curve.formula} order": np.array(curve.order) for curve in powers}
         return {name: np.asarray(value) for name, value in predict(setting).items()} | orders
 
     @functools.wraps(measure)
@@ -83,58 +81,39 @@ def order_claim(
         gap = predicted[curve.formula] - measured[curve.against].value
         return np.linalg.norm(gap.reshape(len(gap), -1), axis=1)
 
-    def compare(setting: Orders, predicted: Prediction, measured: Measurement) -> Verdict:
-        def check(curve: Curve) -> Check:
+    def compare(setting: Orders, predicted: Prediction, measured: Measurement) -> Checks:
+        for curve in curves:
+            name, found = curve.formula, measured[curve.against]
             if curve.order is None:
-                exactly = measured[curve.against].value
-                name, rounding = curve.formula, setting.problem.rounding
-                return absolute_error(
-                    name, predicted[name], exactly, rounding * max(1, np.abs(exactly).max())
-                )
-            power = leading_power(setting.epsilons, errors(predicted, measured, curve))
-            name = f"power of epsilon left by {curve.formula}"
-            return absolute_error(name, predicted[f"{curve.formula} order"], power, tolerance)
-
-        return Verdict(tuple(check(curve) for curve in curves))
+                rounding = setting.problem.rounding * max(1, np.abs(found.value).max())
+                yield absolute_error(name, predicted[name], found, rounding)
+            else:
+                power = leading_power(setting.epsilons, errors(predicted, measured, curve))
+                title = f"power of epsilon left by {name}"
+                yield absolute_error(title, predicted[f"{name} order"], power, _TOLERANCE)
 
     def figure(setting: Orders, predicted: Prediction, measured: Measurement) -> Figure:
-        picture, (axes,) = style.panels(heading)
-        if all(curve.order is None for curve in curves):
-            _draw_identity(axes, predicted[curves[0].formula], measured[curves[0].against].value)
-            return picture
-        for curve, color in zip(curves, style.PALETTE, strict=False):
-            left = errors(predicted, measured, curve)
-            if curve.order is None:
-                axes.plot([], [], " ", label=f"{curve.formula}: exact to {left.max():.0e}")
-                continue
-            line = left[-1] * (setting.epsilons / setting.epsilons[-1]) ** curve.order
-            label = rf"{curve.formula}: $\epsilon^{{{curve.order:g}}}$"
-            style.theory_line(axes, setting.epsilons, line, color, label)
-            style.measured_points(axes, setting.epsilons, left, np.zeros(len(left)), color)
-        axes.set(
-            xscale="log", yscale="log", xlabel=r"nonlinearity $\epsilon$", ylabel="formula minus training"
-        )
-        style.plain_ticks(axes.xaxis, setting.epsilons.tolist())
-        beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-        style.legend(axes, "real training", "predicted power", error_bars=False, **beside)
-        return picture
+        laws = {
+            rf"{c.formula}: $\epsilon^{{{c.order:g}}}$": (exact(errors(predicted, measured, c)), c.order)
+            for c in powers
+        }
+        labels = r"nonlinearity $\epsilon$", "formula minus training"
+        return power_laws(about["title"], setting.epsilons, laws, *labels, measured="real training")
 
     return Claim(
-        id, title, chapter, statement, source, quick, full, theory, observe, compare, figure,
-        draw=drawn,
-        deterministic=deterministic,
+        theory=theory, measure=observe, compare=compare, figure=figure if powers else None,
+        quick=quick, full=full, **about,
     )  # fmt: skip
 
 
-def _draw_identity(axes: Axes, predicted: np.ndarray, measured: np.ndarray) -> None:
-    """Both sides of an identity against each other."""
-    reach = [float(predicted.min()), float(predicted.max())]
-    style.theory_line(axes, reach, reach, style.GREY, "equal")
-    style.measured_points(
-        axes, predicted.ravel(), measured.ravel(), np.zeros(predicted.size), style.PALETTE[0]
-    )
-    axes.set(xlabel="formula", ylabel="real training")
-    axes.legend()
+def off_by(power: int) -> Callable[[Orders, np.ndarray], np.ndarray]:
+    """A formula with a mistake at this power of epsilon."""
+
+    def wrong(setting: Orders, value: np.ndarray) -> np.ndarray:
+        mistake = 0.3 * setting.epsilons**power
+        return value + mistake.reshape(-1, *(1,) * (value.ndim - 1))
+
+    return wrong
 
 
 def fitted_power(small: np.ndarray, values: np.ndarray) -> float:

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PRNGKeyArray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Check, Prediction, Verdict
-from finitewidth.lab.framework.comparison import upper_bound, z_score
+from finitewidth.lab.framework import Check, Claim, Measurement, Prediction, scaled, upper_bound, z_score
 from finitewidth.lab.framework.estimate import Estimate, combined, propagated, stacked
+from finitewidth.lab.instruments.trained_moments import Ensemble
 from finitewidth.report import style
 
 _VARIANCES = {"tanh": (0.1, 1.3), "gelu": (0.1, 1.7)}
@@ -101,7 +103,7 @@ def intercept(
     return Estimate(fits[0], np.sqrt(normal[..., 0, 0]), dof), fits
 
 
-def verdict(setting: TrainedEnsembles, predicted: Prediction, measured: Estimate) -> Verdict:
+def coefficient_checks(setting: TrainedEnsembles, predicted: Prediction, measured: Estimate) -> list[Check]:
     """Agreement at 1/n = 0, precision, the difference between cases, and what is left at width 64."""
     coefficient = predicted["coefficient"]
     shift = scaled_shift(setting, predicted["infinite"], measured)
@@ -118,7 +120,7 @@ def verdict(setting: TrainedEnsembles, predicted: Prediction, measured: Estimate
     if setting.closer:
         left = distance_left(shift[setting.widths.index(64)], coefficient)
         checks.append(upper_bound("distance left at width 64", _LEFT, left))
-    return Verdict(tuple(checks))
+    return checks
 
 
 def distance_left(shift: Estimate, coefficient: Float[np.ndarray, "cases entries"]) -> Estimate:
@@ -137,41 +139,85 @@ def _precision(name: str, predicted: np.ndarray, sem: np.ndarray, most: float) -
     return Check(name, 0.0, spread, spread, most, "relative error")
 
 
-def draw_widths(
-    axes: Axes,
-    setting: TrainedEnsembles,
-    predicted: Prediction,
-    measured: Estimate,
-    quantity: str,
-    labels: list[list[str]],
-) -> None:
-    """n (measured - infinite width) against 1/n, with the polynomial fit and the predicted intercept."""
-    shift = scaled_shift(setting, predicted["infinite"], measured)
-    fits = intercept(setting, shift)[1]
-    inverse = 1 / np.array(setting.widths)
-    fitted = np.linspace(0, 1.05 * inverse.max(), 100)
-    colors = iter(style.PALETTE)
-    for c, e in np.ndindex(*predicted["coefficient"].shape):
-        color = next(colors)
-        style.measured_points(axes, inverse, shift.value[:, c, e], shift.sem[:, c, e], color, labels[c][e])
-        axes.plot(fitted, np.polynomial.polynomial.polyval(fitted, fits[:, c, e]), "--", color=color, lw=1.0)
-        axes.plot(0, predicted["coefficient"][c, e], "*", color=color, ms=13, clip_on=False, zorder=4)
-    axes.axhline(0, color=style.GREY, lw=0.8)
-    # Labels of wider networks would run into each other.
-    ticks = [n for n in setting.widths if n <= 4 * min(setting.widths)]
-    axes.set_xticks([0, *(1 / n for n in ticks)], ["0", *(f"1/{n}" for n in ticks)])
-    axes.set(
-        xlabel=r"$1/n$",
-        ylabel=rf"$n\,(\mathrm{{{quantity}}}_n-\mathrm{{{quantity}}}_\infty)$",
-        xlim=(0, fitted[-1]),
-    )
-    narrow = {"handlelength": 1.0, "handletextpad": 0.5, "columnspacing": 1.0}
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, **narrow)
+@dataclass(frozen=True)
+class Moment:
+    """A moment of trained outputs: theory, measurement, comparison and picture of its coefficient of 1/n.
 
+    Attributes
+    ----------
+    name, symbol
+        What is measured, and its symbol on the axis.
+    predict
+        Entries of the moment at infinite width, and their coefficients of 1/n.
+    observe
+        The same entries of networks of some width, trained on the data of a case.
+    labels
+        What the entries of a case are called.
+    """
 
-def width_figure(title: str, setting: TrainedEnsembles, draw: Callable[[Axes], None]) -> Figure:
-    """One panel of `draw_widths` with the meaning of its signs."""
-    figure, (axes,) = style.panels(f"{title}: {setting.cases[0].name}")
-    draw(axes)
-    axes.set_title("stars: prediction; dashed: polynomial in 1/n through the networks")
-    return figure
+    name: str
+    symbol: str
+    predict: Callable[[Case], tuple[np.ndarray, np.ndarray]]
+    observe: Callable[[Case, MLP, Ensemble, PRNGKeyArray], Estimate]
+    labels: Callable[[Case], list[str]]
+
+    def claim(self, factor: float, **about: Any) -> Claim:
+        """A claim that rejects the coefficient times a wrong factor; `about` as for `Claim`."""
+        wrong = {"coefficient": scaled(factor)}
+        return Claim(
+            theory=self.theory,
+            measure=self.measure,
+            compare=self.compare,
+            figure=self.figure,
+            wrong=wrong,
+            **about,
+        )
+
+    def theory(self, setting: TrainedEnsembles) -> Prediction:
+        infinite, coefficients = zip(*(self.predict(case) for case in setting.cases), strict=True)
+        return {"infinite": np.stack(infinite), "coefficient": np.stack(coefficients)}
+
+    def measure(self, setting: TrainedEnsembles, key: PRNGKeyArray) -> Measurement:
+        by_width = []
+        for w, n in enumerate(setting.widths):
+            by_case = []
+            for c, case in enumerate(setting.cases):
+                ensemble = Ensemble(*case.data(), case.eta, case.steps, setting.pairs, setting.linear)
+                case_key = jax.random.fold_in(key, 100 * c + w)
+                by_case.append(self.observe(case, case.network(n), ensemble, case_key))
+            by_width.append(stacked(by_case))
+        return {self.name: stacked(by_width)}
+
+    def compare(self, setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> list[Check]:
+        return coefficient_checks(setting, predicted, measured[self.name])
+
+    def figure(self, setting: TrainedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
+        title = f"The trained {self.name} meets its 1/n coefficient: {setting.cases[0].name}"
+        figure, (axes,) = style.panels(title)
+        self.draw(axes, setting, predicted, measured)
+        axes.set_title("stars: prediction; dashed: polynomial in 1/n through the networks")
+        return figure
+
+    def draw(
+        self, axes: Axes, setting: TrainedEnsembles, predicted: Prediction, measured: Measurement
+    ) -> None:
+        """n (measured - infinite width) against 1/n, with the polynomial fit and the predicted intercept."""
+        shift = scaled_shift(setting, predicted["infinite"], measured[self.name])
+        fits = intercept(setting, shift)[1]
+        inverse = 1 / np.array(setting.widths)
+        fitted = np.linspace(0, 1.05 * inverse.max(), 100)
+        labels = [self.labels(case) for case in setting.cases]
+        colors = iter(style.PALETTE)
+        for c, e in np.ndindex(*predicted["coefficient"].shape):
+            color, curve = next(colors), np.polynomial.polynomial.polyval(fitted, fits[:, c, e])
+            style.measured_points(axes, inverse, *shift[:, c, e], color, labels[c][e])
+            axes.plot(fitted, curve, "--", color=color, lw=1.0)
+            axes.plot(0, predicted["coefficient"][c, e], "*", color=color, ms=13, clip_on=False, zorder=4)
+        axes.axhline(0, color=style.GREY, lw=0.8)
+        # Labels of wider networks would run into each other.
+        ticks = [n for n in setting.widths if n <= 4 * min(setting.widths)]
+        axes.set_xticks([0, *(1 / n for n in ticks)], ["0", *(f"1/{n}" for n in ticks)])
+        name = rf"\mathrm{{{self.symbol}}}"
+        axes.set(xlabel=r"$1/n$", ylabel=rf"$n\,({name}_n-{name}_\infty)$", xlim=(0, fitted[-1]))
+        narrow = {"handlelength": 1.0, "handletextpad": 0.5, "columnspacing": 1.0}
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, **narrow)

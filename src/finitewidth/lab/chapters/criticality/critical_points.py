@@ -5,20 +5,15 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import relative_error, z_score
+from finitewidth.lab.framework import Curves, orf_543, power, relative_error, scaled, z_score
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, propagated, sample_mean, stacked
-from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
-from finitewidth.report import style
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import trajectory
-
-_CHAPTER = "Criticality"
 
 
 @dataclass(frozen=True)
@@ -28,22 +23,12 @@ class Responses:
     variances: tuple[float, ...]
     activations: tuple[str, ...] = ("tanh", "sin", "gelu")
 
-    @property
-    def curve(self) -> np.ndarray:
-        """Variances close enough for a smooth curve."""
-        return np.geomspace(min(self.variances), max(self.variances), 60)
-
 
 def _conditions_theory(setting: Responses) -> Prediction:
-    measured, curve = (
-        [susceptibilities(name, np.asarray(K), 1.0) for name in setting.activations]
-        for K in (setting.variances, setting.curve)
-    )
+    chi = [susceptibilities(name, np.asarray(setting.variances), 1.0) for name in setting.activations]
     return {
-        "parallel": np.array([chi.parallel for chi in measured]),
-        "perpendicular": np.array([chi.perpendicular for chi in measured]),
-        "parallel curve": np.array([chi.parallel for chi in curve]),
-        "perpendicular curve": np.array([chi.perpendicular for chi in curve]),
+        "parallel": np.array([c.parallel for c in chi]),
+        "perpendicular": np.array([c.perpendicular for c in chi]),
     }
 
 
@@ -58,29 +43,12 @@ def _conditions_measure(setting: Responses, key) -> Measurement:
     }
 
 
-def _conditions_compare(setting: Responses, predicted: Prediction, measured: Measurement) -> Verdict:
+def _conditions_compare(setting: Responses, predicted: Prediction, measured: Measurement) -> Checks:
     # Extrapolated differences of averages that are good to 1e-15 are good to about 1e-10.
-    return Verdict(
-        tuple(
-            relative_error(f"chi_{name}", predicted[name], measured[name].value, 1e-8)
-            for name in ("parallel", "perpendicular")
-        )
-    )
-
-
-def _conditions_figure(setting: Responses, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, axes = style.panels("Responses of one layer, by formula and by finite differences", 2)
-    symbols = {"parallel": r"\chi_\parallel", "perpendicular": r"\chi_\perp"}
-    titles = {"parallel": "change of the variance", "perpendicular": "difference of two inputs"}
-    for panel, (name, symbol) in zip(axes, symbols.items(), strict=True):
-        for i, (activation, color) in enumerate(zip(setting.activations, style.PALETTE, strict=False)):
-            style.theory_line(panel, setting.curve, predicted[f"{name} curve"][i], color, activation)
-            value = measured[name].value[i]
-            style.measured_points(panel, setting.variances, value, np.zeros_like(value), color)
-        panel.set(xscale="log", xlabel=r"variance $K$", ylabel=f"${symbol}/C_W$", title=titles[name])
-        style.plain_ticks(panel.xaxis)
-    style.legend(axes[0], "finite differences", loc="lower left", error_bars=False)
-    return figure
+    return [
+        relative_error(f"chi_{name}", predicted[name], measured[name], 1e-8)
+        for name in ("parallel", "perpendicular")
+    ]
 
 
 @dataclass(frozen=True)
@@ -141,53 +109,32 @@ def _log_slope(variance: Float[np.ndarray, "*cases layers"]) -> Float[np.ndarray
     return np.asarray(np.polyfit(np.arange(variance.shape[-1]), np.log(variance).T, 1)[0])
 
 
-def _variances_compare(setting: DeepNetworks, predicted: Prediction, measured: Measurement) -> Verdict:
+def _variances_compare(setting: DeepNetworks, predicted: Prediction, measured: Measurement) -> Checks:
     """Second moments of linear and ReLU networks are those of the recursion at any width."""
-    return Verdict(
-        (
-            z_score("variance by layer", predicted["variance"], measured["variance"]),
-            z_score(
-                "squared difference of two inputs by layer", predicted["difference"], measured["difference"]
-            ),
-            z_score("log K per layer", _log_slope(predicted["variance"]), measured["slope"]),
-            z_score("critical C_W", predicted["critical C_W"], measured["critical C_W"]),
-        )
-    )
+    return [
+        z_score("variance by layer", predicted["variance"], measured["variance"]),
+        z_score("squared difference of two inputs by layer", predicted["difference"], measured["difference"]),
+        z_score("log K per layer", _log_slope(predicted["variance"]), measured["slope"]),
+        z_score("critical C_W", predicted["critical C_W"], measured["critical C_W"]),
+    ]
 
 
-def _variances_figure(setting: DeepNetworks, predicted: Prediction, measured: Measurement) -> Figure:
-    name = {"relu": "ReLU"}.get(setting.activation, setting.activation)
-    figure, axes = style.panels(f"Criticality of {name} networks", 2)
-    layers = np.arange(1, setting.depth + 1)
-    shown = np.unique(np.linspace(0, setting.depth - 1, 10).round().astype(int))
-    contents = (
-        ("variance", r"$K^{(\ell)}$", "variance"),
-        ("difference", r"$|\delta z^{(\ell)}|^2/n$", "difference of two inputs"),
-    )
-    for panel, (quantity, symbol, title) in zip(axes, contents, strict=True):
-        for i, ((C_b, C_W), color) in enumerate(zip(setting.cases, style.PALETTE, strict=False)):
-            label = rf"$C_b={C_b:g},\ C_W={C_W:g}$"
-            value, sem = measured[quantity]
-            style.theory_line(panel, layers, predicted[quantity][i], color, label)
-            style.measured_points(panel, layers[shown], value[i, shown], sem[i, shown], color)
-        panel.set(yscale="log", xlabel=r"layer $\ell$", ylabel=symbol, title=title)
-        style.whole_ticks(panel.xaxis)
-        span = predicted[quantity].max() / predicted[quantity].min()
-        if span < 100:
-            style.plain_ticks(panel.yaxis)
-    style.legend_beside(axes[1])
-    return figure
+def _growth_of_xavier(setting: DeepNetworks, value: np.ndarray) -> np.ndarray:
+    """ReLU without its factor of two: susceptibilities C_W / 4."""
+    return value * 0.5 ** np.arange(value.shape[-1])
+
+
+_DEPTH = Curves("depth", r"layer $\ell$", "cases", r"$C_b=%g,\ C_W=%g$")
 
 
 CLAIMS = (
     Claim(
         id="criticality-conditions",
         title="chi_parallel and chi_perp are the responses of one layer",
-        chapter=_CHAPTER,
         statement=(
-            "A change of the variance grows by chi_parallel = (C_W/2) <(sigma^2)''>_K per layer, the "
-            "squared difference of two nearby inputs by chi_perp = C_W <sigma'^2>_K; criticality is a "
-            "fixed point K* = C_b + C_W <sigma^2> with both equal to one."
+            "A change of the variance grows by chi_parallel = (C_W/2) <(sigma^2)''>_K per layer, the squared "
+            "difference of two nearby inputs by chi_perp = C_W <sigma'^2>_K; criticality is a fixed point K* "
+            "= C_b + C_W <sigma^2> with both equal to one."
         ),
         source=orf_543("9/19") + " (second derivative of sigma^2)",
         quick=Responses((0.1, 0.5, 1.0, 2.0)),
@@ -195,16 +142,16 @@ CLAIMS = (
         theory=_conditions_theory,
         measure=_conditions_measure,
         compare=_conditions_compare,
-        figure=_conditions_figure,
+        figure=Curves("variances", r"variance $K$", "activations"),
         deterministic=True,
+        wrong={"parallel": scaled(0.5), "perpendicular": scaled(1 + 1e-6)},
     ),
     Claim(
         id="linear-critical",
         title="linear networks: K grows by C_W per layer",
-        chapter=_CHAPTER,
         statement=(
-            "The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l), so "
-            "the variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts."
+            "The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l), so the "
+            "variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts."
         ),
         source=orf_543("9/19") + ", linear networks (C_W per layer, not C_W^2)",
         quick=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 200, 10, 500),
@@ -212,12 +159,12 @@ CLAIMS = (
         theory=_variances_theory,
         measure=_variances_measure,
         compare=_variances_compare,
-        figure=_variances_figure,
+        figure=_DEPTH,
+        wrong={"variance": power(2.0), "critical C_W": scaled(1.05)},
     ),
     Claim(
         id="relu-critical",
         title="ReLU networks are critical at C_W = 2",
-        chapter=_CHAPTER,
         statement=(
             "ReLU is critical at C_b = 0, C_W = 2 for every K*: both susceptibilities are C_W/2 at any "
             "variance."
@@ -230,6 +177,7 @@ CLAIMS = (
         theory=_variances_theory,
         measure=_variances_measure,
         compare=_variances_compare,
-        figure=_variances_figure,
+        figure=_DEPTH,
+        wrong={"variance": _growth_of_xavier, "difference": _growth_of_xavier},
     ),
 )

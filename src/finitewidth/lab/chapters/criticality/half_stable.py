@@ -4,16 +4,13 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import BEYOND, BOOK, Curves, Estimate, exact, sample_mean, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
-from finitewidth.lab.framework.estimate import Estimate, exact, sample_mean
-from finitewidth.lab.framework.sources import BEYOND, BOOK
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.perturbations import along_depth
-from finitewidth.report import style
 from finitewidth.statistics.criticality import criticality, susceptibilities
 
 
@@ -60,55 +57,24 @@ def _half_stable_measure(setting: HalfStable, key) -> Measurement:
     return measurement
 
 
-def _half_stable_compare(setting: HalfStable, predicted: Prediction, measured: Measurement) -> Verdict:
+def _half_stable_compare(setting: HalfStable, predicted: Prediction, measured: Measurement) -> Checks:
     ratio = depth_over_width(np.arange(1, setting.depth + 1), setting.width)
-    checks = []
     for name, _, _ in setting.brackets:
         point, bend = f"{name} point", f"{name} curvature"
         # K* is where a slope of a few 1e-6 crosses zero, so averages good to 1e-13 locate it to 1e-7;
         # extrapolated second differences of them are good to the same.
-        checks.append(relative_error(f"{name}: C_b, C_W, K*", predicted[point], measured[point].value, 1e-6))
-        checks.append(relative_error(f"{name}: curvature at K*", predicted[bend], measured[bend].value, 1e-6))
+        yield relative_error(f"{name}: C_b, C_W, K*", predicted[point], measured[point], 1e-6)
+        yield relative_error(f"{name}: curvature at K*", predicted[bend], measured[bend], 1e-6)
         for quantity in _QUANTITIES:
             curve = predicted[f"{name} {quantity}"]
             data = measured[f"{name} {quantity}"]
-            checks.append(z_score(f"{name}: {quantity} by layer", curve, data, ratio * curve))
-    return Verdict(tuple(checks))
-
-
-def _half_stable_figure(setting: HalfStable, predicted: Prediction, measured: Measurement) -> Figure:
-    count = len(setting.brackets)
-    figure, axes = style.panels(
-        "Half-stable critical points: variance and perturbations stay as they are", count
-    )
-    layers = np.arange(1, setting.depth + 1)
-    labels = (r"$K^{(\ell)}/K^*$", "change along the input", "change across it, squared")
-    names = {"gelu": "GELU", "silu": "SiLU"}
-    for panel, (name, _, _) in zip(axes, setting.brackets, strict=True):
-        C_b, C_W, K = predicted[f"{name} point"]
-        for i, (quantity, label) in enumerate(zip(_QUANTITIES, labels, strict=True)):
-            color = style.PALETTE[i]
-            value, sem = measured[f"{name} {quantity}"]
-            scale = predicted[f"{name} {quantity}"][0]
-            shown = slice(i, None, 3)
-            style.measured_points(
-                panel, layers[shown], value[shown] / scale, sem[shown] / scale, color, label
-            )
-        style.theory_line(panel, layers, np.ones(setting.depth), style.GREY)
-        panel.set(
-            xlabel=r"layer $\ell$", ylabel="relative to the first layer", ylim=(0.8, 1.35),
-            title=rf"{names[name]}: $C_b={C_b:.4f},\ C_W={C_W:.4f},\ K^*={K:.3f}$",
-        )  # fmt: skip
-        style.whole_ticks(panel.xaxis)
-        style.legend(panel, loc="upper left")
-    return figure
+            yield z_score(f"{name}: {quantity} by layer", curve, data, ratio * curve)
 
 
 CLAIMS = (
     Claim(
         id="critical-initialisation-gelu-silu",
         title="GELU and SiLU are critical at one finite variance",
-        chapter="Criticality",
         statement=(
             "GELU and SiLU have one critical point with C_b > 0 and finite K*: K* = (3 + sqrt(17))/2 for "
             "GELU and 14.32 for SiLU. It is half-stable: the variance map has slope one and a curvature "
@@ -120,6 +86,7 @@ CLAIMS = (
         theory=_half_stable_theory,
         measure=_half_stable_measure,
         compare=_half_stable_compare,
-        figure=_half_stable_figure,
+        figure=Curves("depth", r"layer $\ell$"),
+        wrong={"gelu point": scaled(1.01), "silu curvature": scaled(-1.0), "silu variance": scaled(1.2)},
     ),
 )

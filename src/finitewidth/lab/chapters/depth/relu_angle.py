@@ -7,10 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import draw_curves, exact, orf_543, sample_mean, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
-from finitewidth.lab.framework.estimate import exact, sample_mean
-from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments.network_draws import over_layers
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
@@ -83,7 +82,7 @@ def _segment(function: Callable, start: float, end: float, node: np.ndarray, wei
     return float(half * weight @ function(start + half * (node + 1)))
 
 
-def _angle_compare(setting: Angle, predicted: Prediction, measured: Measurement) -> Verdict:
+def _angle_compare(setting: Angle, predicted: Prediction, measured: Measurement) -> Checks:
     layers = np.arange(1, setting.depth + 1)
     allowed = predicted["angle"] * depth_over_width(layers, setting.width)
     deepest = setting.long_depth
@@ -92,28 +91,21 @@ def _angle_compare(setting: Angle, predicted: Prediction, measured: Measurement)
     long = measured["long recursion"].value
     near = setting.long_layers <= setting.depth
     shared = predicted["angle"][setting.long_layers[near] - 1]
-    return Verdict(
-        (
-            z_score("angle in networks by layer", predicted["angle"], measured["angle"], allowed),
-            relative_error("recursion by direct integration", shared, long[near], 1e-8),
-            relative_error(f"law at layer {deepest}", predicted["law"][-1], long[-1], tolerance),
-        )
-    )
+    return [
+        z_score("angle in networks by layer", predicted["angle"], measured["angle"], allowed),
+        relative_error("recursion by direct integration", shared, long[near], 1e-8),
+        relative_error(f"law at layer {deepest}", predicted["law"][-1], long[-1], tolerance),
+    ]
 
 
 def _angle_figure(setting: Angle, predicted: Prediction, measured: Measurement) -> Figure:
     figure, (axes,) = style.panels("Critical ReLU networks: inputs align as a power of depth")
-    layers = np.arange(1, setting.depth + 1)
-    shown = np.unique(np.geomspace(1, setting.depth, 12).round().astype(int)) - 1
-    blue, red = style.PALETTE[:2]
-    long = setting.long_layers
+    blue, red, green = style.PALETTE[:3]
+    long, law = setting.long_layers, predicted["law"]
     late = long >= 4
-    value, sem = measured["angle"]
-    style.theory_line(axes, long[late], predicted["law"][late], style.GREY, r"$3\pi/\ell$", dash="--")
-    green = style.PALETTE[2]
+    style.theory_line(axes, long[late], law[late], style.GREY, r"$3\pi/\ell$", dash="--")
     axes.plot(long, measured["long recursion"].value, ":", color=green, lw=2.4, label="direct integration")
-    style.theory_line(axes, layers, predicted["angle"], blue)
-    style.measured_points(axes, layers[shown], value[shown], sem[shown], red)
+    draw_curves(axes, np.arange(1, setting.depth + 1), predicted["angle"][None], measured["angle"][None])
     axes.set(xscale="log", yscale="log", xlabel=r"layer $\ell$", ylabel=r"angle $\phi^{(\ell)}$")
     style.legend(axes, f"networks of width {setting.width}", loc="lower left", color=blue, point_color=red)
     return figure
@@ -123,7 +115,6 @@ CLAIMS = (
     Claim(
         id="relu-angle-decay",
         title="critical ReLU: the angle between inputs ~ 3 pi / l",
-        chapter="Depth",
         statement=(
             "At ReLU criticality two inputs become parallel only as a power of depth: the angle obeys cos "
             "phi' = (sin phi + (pi - phi) cos phi)/pi and falls as 3 pi / l."
@@ -135,5 +126,6 @@ CLAIMS = (
         measure=_angle_measure,
         compare=_angle_compare,
         figure=_angle_figure,
+        wrong={"angle": scaled(1.2), "law": scaled(2 / 3)},
     ),
 )

@@ -7,21 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import z_score
+from finitewidth.lab.framework import BEYOND, BOOK, DAY_3, ROBERTS, Curves, constant, orf_543, scaled, z_score
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, jackknife, sample_mean, stacked
-from finitewidth.lab.framework.sources import BEYOND, BOOK, DAY_3, ROBERTS, orf_543
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers, over_networks
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
-from finitewidth.report import style
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.depth_growth import depth_growth
-
-_CHAPTER = "Finite width at initialisation"
 
 
 @dataclass(frozen=True)
@@ -70,27 +65,9 @@ def _layer_kurtosis(setting: Kurtosis, activation: str, n: int, key) -> Estimate
     return jackknife(np.stack([S, S**2], axis=1), excess)
 
 
-def _kurtosis_compare(setting: Kurtosis, predicted: Prediction, measured: Measurement) -> Verdict:
+def _kurtosis_compare(setting: Kurtosis, predicted: Prediction, measured: Measurement) -> Checks:
     """The next order in depth/width is about the square of the first: x^2/6 for ReLU, exactly."""
-    return Verdict(
-        tuple(z_score(a, predicted[a], measured[a], predicted[a] ** 2 / 3) for a in setting.activations)
-    )
-
-
-def _kurtosis_figure(setting: Kurtosis, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, axes = style.panels(
-        "Excess kurtosis of a preactivation grows as depth over width", len(setting.activations)
-    )
-    layers = np.arange(1, setting.layers + 1)
-    for ax, activation in zip(axes, setting.activations, strict=True):
-        for i, (n, color) in enumerate(zip(setting.widths, style.PALETTE, strict=False)):
-            style.theory_line(ax, layers, predicted[activation][i], color, f"width {n}")
-            style.measured_points(
-                ax, layers, measured[activation].value[i], measured[activation].sem[i], color
-            )
-        ax.set(xlabel=r"layer $\ell$", ylabel="excess kurtosis", title=f"critical {activation}")
-        style.legend(ax, loc="upper left")
-    return figure
+    return [z_score(a, predicted[a], measured[a], predicted[a] ** 2 / 3) for a in setting.activations]
 
 
 @dataclass(frozen=True)
@@ -151,37 +128,17 @@ def _next_order(setting: Kernels) -> np.ndarray:
     return (np.array(setting.hidden_layers)[:, None] + 1) / np.array(setting.widths)
 
 
-def _ntk_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Verdict:
+def _ntk_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Checks:
     small = _next_order(setting)
-    return Verdict(
-        (
-            z_score("mean NTK", predicted["mean"], measured["mean"], predicted["mean"] * small**2),
-            z_score(
-                "relative variance of the NTK",
-                predicted["variance"],
-                measured["variance"],
-                predicted["variance"] * small,
-            ),
-        )
-    )
-
-
-def _ntk_figure(setting: Kernels, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("The tangent kernel of a finite network is random", 2)
-    widths = np.array(setting.widths)
-    for i, (layers, color) in enumerate(zip(setting.hidden_layers, style.PALETTE, strict=False)):
-        label = f"{layers} hidden layer{'s' * (layers > 1)}"
-        style.theory_line(left, widths, np.sqrt(predicted["variance"][i]), color, label)
-        value, sem = measured["variance"].value[i], measured["variance"].sem[i]
-        style.measured_points(left, widths, np.sqrt(value), sem / (2 * np.sqrt(value)), color)
-        style.theory_line(right, widths, predicted["mean"][i], color, label)
-        style.measured_points(right, widths, measured["mean"].value[i], measured["mean"].sem[i], color)
-    left.set(xscale="log", yscale="log", xlabel="width", ylabel="standard deviation / mean")
-    right.set(xscale="log", xlabel="width", ylabel="mean NTK")
-    for ax in (left, right):
-        style.plain_ticks(ax.xaxis, setting.widths)
-        style.legend(ax)
-    return figure
+    return [
+        z_score("mean NTK", predicted["mean"], measured["mean"], predicted["mean"] * small**2),
+        z_score(
+            "relative variance of the NTK",
+            predicted["variance"],
+            measured["variance"],
+            predicted["variance"] * small,
+        ),
+    ]
 
 
 _MOTION = ("z dH", "I", "J")
@@ -222,28 +179,13 @@ def _motion_measure(setting: Kernels, key) -> Measurement:
     return {name: _by_depth_and_width(setting, estimates) for name, estimates in means.items()}
 
 
-def _motion_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Verdict:
+def _motion_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Checks:
     small = _next_order(setting)
     checks = [
         z_score(f"n E[{name}]", predicted[name], measured[name], np.abs(predicted[name]) * small)
         for name in _MOTION
     ]
-    return Verdict((*checks, z_score("mean dNTK", 0.0, measured["dH"])))
-
-
-def _motion_figure(setting: Kernels, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, axes = style.panels("The mean differentials of the NTK are effects of order 1/n", 3)
-    titles = (r"$n\,E[z\,dH]$", r"$n\,E[I]$", r"$n\,E[J]$")
-    widths = np.array(setting.widths)
-    for ax, name, title in zip(axes, _MOTION, titles, strict=True):
-        for i, (layers, color) in enumerate(zip(setting.hidden_layers, style.PALETTE, strict=False)):
-            label = f"{layers} hidden layer{'s' * (layers > 1)}"
-            style.theory_line(ax, widths, predicted[name][i], color, label)
-            style.measured_points(ax, widths, measured[name].value[i], measured[name].sem[i], color)
-        ax.set(xscale="log", xlabel="width", title=title)
-        style.plain_ticks(ax.xaxis, setting.widths)
-    style.legend(axes[0])
-    return figure
+    return [*checks, z_score("mean dNTK", 0.0, measured["dH"])]
 
 
 def _growth_theory(setting: Kernels) -> Prediction:
@@ -255,29 +197,19 @@ def _growth_measure(setting: Kernels, key) -> Measurement:
     return {"variance": variance.times(np.array(setting.widths))}
 
 
-def _growth_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Verdict:
+def _growth_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Checks:
     """The second order of ReLU's law e^(5b)(1/3 + ...), b = depth/width, is about twice the square."""
     allowed = 3 * predicted["variance"] * _next_order(setting)
-    return Verdict((z_score("n Var(H) / E[H]^2", predicted["variance"], measured["variance"], allowed),))
+    return [z_score("n Var(H) / E[H]^2", predicted["variance"], measured["variance"], allowed)]
 
 
-def _growth_figure(setting: Kernels, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (ax,) = style.panels("Relative fluctuations of the NTK grow in proportion to depth")
-    layers = np.array(setting.hidden_layers)
-    for i, (n, color) in enumerate(zip(setting.widths, style.PALETTE, strict=False)):
-        value, sem = (part[:, i] for part in measured["variance"])
-        style.measured_points(ax, layers, value, sem, color, f"width {n}")
-    style.theory_line(ax, layers, predicted["variance"][:, 0], style.GREY)
-    ax.set(xlabel="hidden layers", ylabel=r"$n\,\mathrm{Var}\,H/(E\,H)^2$", title=setting.activation)
-    style.legend(ax, loc="upper left")
-    return figure
+_BY_WIDTH = Curves("widths", "width", "hidden_layers", "hidden layers: %d")
 
 
 CLAIMS = (
     Claim(
         id="excess-kurtosis-depth-width",
         title="excess kurtosis 3V/(nK^2)",
-        chapter=_CHAPTER,
         statement=(
             "At finite width a preactivation is not Gaussian: its excess kurtosis is 3V/(nK^2) to first "
             "order, growing by 15/n per layer for critical ReLU networks and by 2/n for critical tanh ones."
@@ -288,12 +220,12 @@ CLAIMS = (
         theory=_kurtosis_theory,
         measure=_kurtosis_measure,
         compare=_kurtosis_compare,
-        figure=_kurtosis_figure,
+        figure=Curves("layers", r"layer $\ell$", "widths", "width %d"),
+        wrong={"relu": scaled(2 / 5), "tanh": scaled(1.5)},
     ),
     Claim(
         id="ntk-width-scaling",
         title="NTK fluctuates as n^(-1/2)",
-        chapter=_CHAPTER,
         statement=(
             "With weight variance C_W/n and rates lambda_W/n the mean NTK does not depend on the width, up "
             "to H1/n, and its relative variance is (A + 2B)/(n Theta^2): the fluctuation falls as n^(-1/2)."
@@ -304,12 +236,12 @@ CLAIMS = (
         theory=_ntk_theory,
         measure=_ntk_measure,
         compare=_ntk_compare,
-        figure=_ntk_figure,
+        figure=_BY_WIDTH,
+        wrong={"mean": scaled(1.1), "variance": scaled(1.5)},
     ),
     Claim(
         id="dntk-width-scaling",
         title="dNTK and ddNTK are 1/n effects",
-        chapter=_CHAPTER,
         statement=(
             "n E[z dH], n E[I] and n E[J] approach P + 2Q, 3R and S + T + U as the width grows, and E[dH] "
             "vanishes: the kernel's motion in training is an effect of order 1/n."
@@ -320,12 +252,12 @@ CLAIMS = (
         theory=_motion_theory,
         measure=_motion_measure,
         compare=_motion_compare,
-        figure=_motion_figure,
+        figure=_BY_WIDTH,
+        wrong={"z dH": scaled(-1.0), "I": scaled(1 / 3), "J": scaled(0.5)},
     ),
     Claim(
         id="depth-over-width",
         title="fluctuations are set by L/n",
-        chapter=_CHAPTER,
         statement=(
             "n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by 11/3 per "
             "layer when the network is deep: depth over width is the expansion parameter."
@@ -336,6 +268,7 @@ CLAIMS = (
         theory=_growth_theory,
         measure=_growth_measure,
         compare=_growth_compare,
-        figure=_growth_figure,
+        figure=Curves("hidden_layers", "hidden layers", "widths", "width %d", along=0),
+        wrong={"variance": constant},
     ),
 )

@@ -6,17 +6,13 @@ import jax
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import z_score
-from finitewidth.lab.framework.estimate import sample_mean, stacked
-from finitewidth.lab.framework.sources import BEYOND, BOOK
+from finitewidth.lab.framework import BEYOND, BOOK, Curves, sample_mean, scaled, stacked, z_score
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
 from finitewidth.lab.instruments.tensors import extrapolated
 from finitewidth.networks.tangent_kernel import empirical_ntk
-from finitewidth.report import style
 from finitewidth.tuning import tune
 from finitewidth.tuning.learning_rates import kernel_change
 
@@ -77,37 +73,17 @@ def _measure(setting: Motion, key) -> Measurement:
     return {"change": stacked(estimates)}
 
 
-def _compare(setting: Motion, predicted: Prediction, measured: Measurement) -> Verdict:
+def _compare(setting: Motion, predicted: Prediction, measured: Measurement) -> Checks:
     """The step leaves half of itself, relative; two widths leave the square of depth/width."""
     small = _STEP / 2 + (np.array(setting.depths) / setting.width) ** 2
     allowed = small * np.abs(predicted["change"])
-    return Verdict(
-        (z_score("n E[change of the NTK] / Theta", predicted["change"], measured["change"], allowed),)
-    )
-
-
-def _figure(setting: Motion, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (ax,) = style.panels("Learning one input moves the tangent kernel")
-    blue, red = style.PALETTE[:2]
-    style.theory_line(ax, setting.depths, predicted["change"], blue)
-    value, sem = measured["change"]
-    style.measured_points(ax, setting.depths, value, sem, red)
-    ax.axhline(0, color=style.GREY, lw=0.8)
-    ax.set(
-        xlabel="depth L",
-        ylabel=r"$n\,E[H(\infty)-H(0)]/\Theta$",
-        title=f"{setting.activation}, widths {setting.width} and {2 * setting.width} extrapolated",
-    )
-    style.whole_ticks(ax.xaxis)
-    style.legend(ax, color=blue, point_color=red)
-    return figure
+    return [z_score("n E[change of the NTK] / Theta", predicted["change"], measured["change"], allowed)]
 
 
 CLAIMS = (
     Claim(
         id="kernel-change-one-input",
         title="training moves the NTK by c/n, c known",
-        chapter="Finite width at initialisation",
         statement=(
             "While a network learns one input, its NTK changes by the relative amount c/n on average, with c "
             "a combination of K, Theta and P to U. Learning rates that give every layer an equal share of "
@@ -120,6 +96,7 @@ CLAIMS = (
         theory=_theory,
         measure=_measure,
         compare=_compare,
-        figure=_figure,
+        figure=Curves("depths", "depth L"),
+        wrong={"change": scaled(2.0)},
     ),
 )

@@ -6,20 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import z_score
+from finitewidth.lab.framework import Curves, layer_names, orf_543, scaled, z_score, z_scores
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import combined, jackknife, sample_mean, stacked
-from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
 from finitewidth.lab.instruments.single_input_ntk import tangent_kernels
 from finitewidth.networks.tangent_kernel import empirical_ntk
-from finitewidth.report import style
 from finitewidth.statistics.paths import ntk_moments, ntk_ratio_limit
 
-_CHAPTER = "Finite width at initialisation"
 _SOURCE = orf_543("11/30") + ", NTK; "
 
 
@@ -63,35 +59,6 @@ def _second_measure(setting: Architectures, key) -> Measurement:
         ]
     )
     return {"mean": means[:, 0], "second": means[:, 1]}
-
-
-def _second_compare(setting: Architectures, predicted: Prediction, measured: Measurement) -> Verdict:
-    names = {"mean": "E[H]", "second": "E[H^2]"}
-    return Verdict(tuple(z_score(text, predicted[name], measured[name]) for name, text in names.items()))
-
-
-def _second_figure(setting: Architectures, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Exact second moment of the NTK of ReLU networks")
-    place = np.arange(len(setting.hidden))
-    blue, red = style.PALETTE[:2]
-    size = predicted["mean"] ** 2
-    axes.hlines(predicted["second"] / size, place - 0.3, place + 0.3, color=blue, lw=1.7)
-    axes.hlines(
-        [1 + _first_order(hidden) for hidden in setting.hidden], place - 0.3, place + 0.3,
-        color=style.GREY, ls=":", lw=1.5, label="first order in 1/width",
-    )  # fmt: skip
-    style.measured_points(axes, place, measured["second"].value / size, measured["second"].sem / size, red)
-    axes.set(xlabel="hidden widths", ylabel=r"$E[H^2]\,/\,E[H]^2$")
-    axes.set_xticks(place, [" – ".join(map(str, hidden)) for hidden in setting.hidden])
-    style.legend(axes, loc="upper left", color=blue, point_color=red)
-    return figure
-
-
-def _first_order(hidden: tuple[int, ...]) -> float:
-    """The relative variance to first order, from networks a million times as wide."""
-    times = 10**6
-    wide = MLP(tuple(times * n for n in hidden), "relu", lambda_b=0.0)
-    return times * (ntk_moments(wide).ratio - 1)
 
 
 @dataclass(frozen=True)
@@ -147,48 +114,55 @@ def _limit_measure(setting: Limit, key) -> Measurement:
     return measured
 
 
-def _limit_compare(setting: Limit, predicted: Prediction, measured: Measurement) -> Verdict:
+def _limit_compare(setting: Limit, predicted: Prediction, measured: Measurement) -> Checks:
     """A factor 1 + 5/n per layer is e^(5/n) (1 - 12.5/n^2), and a sum over layers is an integral up to its
     two ends: two widths remove both at first order and leave the square.
     """
     left_out = (12.5 * np.array(setting.depth_over_width) + 2) / setting.widths[0]
     exact_names = {f"width {n}": f"E[H^2]/E[H]^2 at width {n}" for n in setting.widths}
     exact_names["bottleneck"] = "E[H^2]/E[H]^2 with a narrow layer"
-    return Verdict(
-        (
-            z_score(
-                "limit of E[H^2]/E[H]^2",
-                predicted["ratio"],
-                measured["ratio"],
-                predicted["ratio"] * left_out**2,
-            ),
-            *(z_score(text, predicted[name], measured[name]) for name, text in exact_names.items()),
-        )
-    )
+    return [
+        z_score(
+            "limit of E[H^2]/E[H]^2", predicted["ratio"], measured["ratio"], predicted["ratio"] * left_out**2
+        ),
+        *(z_score(text, predicted[name], measured[name]) for name, text in exact_names.items()),
+    ]
 
 
-def _limit_figure(setting: Limit, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("L/n alone sets the NTK's fluctuations")
-    beta = np.array(setting.depth_over_width)
-    fine = np.linspace(beta[0] / 4, beta[-1], 200)
-    blue, red, green, grey = (*style.PALETTE[:3], style.GREY)
-    style.theory_line(axes, fine, ntk_ratio_limit(fine), blue, "limit")
-    style.theory_line(axes, fine, 1 + 11 / 3 * fine, grey, "first order, 1 + 11/3 L/n", ":")
-    value, sem = measured["ratio"]
-    style.measured_points(axes, beta, value, sem, blue, "extrapolated")
-    for n, color in zip(setting.widths, (red, green), strict=True):
-        value, sem = measured[f"width {n}"]
-        style.measured_points(axes, beta, value, sem, color, f"width {n}")
-    axes.set(xlabel=r"$\beta=\sum 1/n_\ell$", ylabel=r"$E[H^2]\,/\,E[H]^2$")
-    axes.legend(loc="upper left")
-    return figure
+def _frozen_output_layer(setting: Architectures, value: np.ndarray) -> np.ndarray:
+    """L layers that learn instead of L + 1."""
+    layers = np.array([len(hidden) for hidden in setting.hidden])
+    return value * layers / (layers + 1)
+
+
+def _independent_layers(setting: Architectures, value: np.ndarray) -> np.ndarray:
+    """1 + 3/n for every hidden layer, as if fluctuations of layers were independent."""
+    layers = np.array([len(hidden) + 1 for hidden in setting.hidden])
+    return (2.0 * layers) ** 2 * np.array([1 + sum(3 / n for n in hidden) for hidden in setting.hidden])
+
+
+def _first_order(setting: Limit, value: np.ndarray) -> np.ndarray:
+    return 1 + 11 / 3 * np.array(setting.depth_over_width)
+
+
+def _exponential_alone(setting: Limit, value: np.ndarray) -> np.ndarray:
+    """exp(5 beta), to which the notes call the fluctuations comparable."""
+    return np.exp(5 * np.array(setting.depth_over_width))
+
+
+def _sum_of_inverse_widths_alone(setting: Limit, value: np.ndarray) -> np.ndarray:
+    """Layers of one width, with the depth and the sum of 1/n_l of the network with a narrow layer."""
+    layers = len(setting.unequal)
+    width = layers / sum(1 / n for n in setting.unequal)
+    sizes = np.array([np.floor(width), np.ceil(width)]).astype(int)
+    ratios = [ntk_moments(MLP((int(n),) * layers, "relu", lambda_b=0.0)).ratio for n in sizes]
+    return np.asarray(np.interp(1 / width, 1 / sizes[::-1], ratios[::-1]))
 
 
 CLAIMS = (
     Claim(
         id="ntk-diagonal-second-moment",
         title="E[H^2] of ReLU networks at any width",
-        chapter=_CHAPTER,
         statement=(
             "Without biases the NTK of a critical ReLU network at one input has mean (L+1) K, every weight "
             "matrix adding the same, and a second moment that follows a closed linear recursion at every "
@@ -199,20 +173,19 @@ CLAIMS = (
         full=Architectures(((8,), (24, 12), (6, 5, 7), (20, 30, 25), (10, 10, 10, 10)), draws=100_000),
         theory=_second_theory,
         measure=_second_measure,
-        compare=_second_compare,
-        figure=_second_figure,
+        compare=z_scores({"mean": "E[H]", "second": "E[H^2]"}),
+        figure=Curves(lambda setting: layer_names(setting.hidden), "hidden widths"),
+        wrong={"mean": _frozen_output_layer, "second": _independent_layers},
     ),
     Claim(
         id="ntk-fluctuation-limit",
         title="E[H^2]/E[H]^2 when depth and width grow together",
-        chapter=_CHAPTER,
         statement=(
-            "As depth L and width n of critical ReLU networks with layers of equal width grow with "
-            "beta = L/n fixed, E[H^2]/E[H]^2 tends to "
-            "e^(5 beta) [1/3 + 2/(9 beta) - (1 - e^(-6 beta))/(27 beta^2)]: 1 + 11/3 beta for "
-            "small beta, e^(5 beta)/3 for large. Networks of finite width follow the recursion, which lies "
-            "below the limit. With layers of unequal width depth and sum 1/n_l do not fix the ratio: one "
-            "narrow layer among wide ones makes it smaller."
+            "As depth L and width n of critical ReLU networks with layers of equal width grow with beta = "
+            "L/n fixed, E[H^2]/E[H]^2 tends to e^(5 beta) [1/3 + 2/(9 beta) - (1 - e^(-6 beta))/(27 "
+            "beta^2)]: 1 + 11/3 beta for small beta, e^(5 beta)/3 for large. Networks of finite width follow "
+            "the recursion, which lies below the limit. With layers of unequal width depth and sum 1/n_l do "
+            "not fix the ratio: one narrow layer among wide ones makes it smaller."
         ),
         source=_SOURCE + "'comparable to exp(5 beta)' made exact",
         quick=Limit((0.2,), (20, 40), draws=40_000),
@@ -220,6 +193,11 @@ CLAIMS = (
         theory=_limit_theory,
         measure=_limit_measure,
         compare=_limit_compare,
-        figure=_limit_figure,
+        figure=Curves("depth_over_width", "depth / width"),
+        wrong={
+            "ratio": (_first_order, _exponential_alone),
+            "width 40": scaled(1.1),
+            "bottleneck": _sum_of_inverse_widths_alone,
+        },
     ),
 )

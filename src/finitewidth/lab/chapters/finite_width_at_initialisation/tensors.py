@@ -4,12 +4,10 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Check, Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import z_score
-from finitewidth.lab.framework.sources import BEYOND, BOOK
+from finitewidth.lab.framework import BEYOND, BOOK, scaled, z_score
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments.kernel_shifts import measured_shifts
 from finitewidth.lab.instruments.tensors import (
     DIFFERENTIALS,
@@ -19,10 +17,8 @@ from finitewidth.lab.instruments.tensors import (
     measured_fluctuations,
     shift,
 )
-from finitewidth.report import style
 from finitewidth.statistics.corrections import corrections
 
-_CHAPTER = "Finite width at initialisation"
 _X = np.array([[1.0, 0.3], [-0.4, 1.2]])
 _SHIFTS = (("K", "G1"), ("H", "H1"))
 
@@ -109,9 +105,8 @@ def _measure(setting: Tensors, key) -> Measurement:
     return measurement
 
 
-def _compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Verdict:
+def _compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Checks:
     """Two widths remove the next order, which leaves (depth/width)^2; as means they only find G1 and H1."""
-    checks: list[Check] = []
     for case in setting.cases:
         small = case.depth / min(case.hidden)
         for name in _names(setting, case):
@@ -119,36 +114,7 @@ def _compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> 
             mean_of_two_widths = name in ("G1", "H1") and not _coupled(setting, case)
             left_out = small if mean_of_two_widths else small**2
             allowed = left_out * np.abs(predicted[key]).max()
-            checks.append(z_score(key, predicted[key], measured[key], allowed))
-    return Verdict(tuple(checks))
-
-
-def _figure(setting: Tensors, predicted: Prediction, measured: Measurement) -> Figure:
-    case = setting.cases[-1]
-    used = _names(setting, case)
-    groups = [[n for n in names if n in used] for names in (FLUCTUATIONS, DIFFERENTIALS)]
-    groups = [names for names in groups if names]
-    figure, axes = style.panels(
-        f"Coefficients of 1/width: {setting.activation}, depth {case.depth}, two inputs", len(groups)
-    )
-    for ax, names in zip(axes, groups, strict=True):
-        for name, color in zip(names, style.PALETTE, strict=False):
-            theory = predicted[f"{name} depth {case.depth}"]
-            value, sem = measured[f"{name} depth {case.depth}"]
-            scale = np.abs(theory).max()
-            order = np.argsort(theory.ravel())
-            style.measured_points(
-                ax,
-                (theory.ravel() / scale)[order],
-                (value.ravel() / scale)[order],
-                (sem.ravel() / scale)[order],
-                color,
-                name,
-            )
-        ax.axline((0, 0), slope=1, color=style.GREY, lw=1.2, zorder=0)
-        ax.set(xlabel="predicted entry / largest entry", ylabel="measured entry / largest predicted")
-        ax.legend(frameon=False, ncols=2)
-    return figure
+            yield z_score(key, predicted[key], measured[key], allowed)
 
 
 def _equal(hidden: tuple[int, ...], draws: tuple[int, int]) -> Case:
@@ -169,80 +135,100 @@ def _unequal(hidden: tuple[int, ...], draws: tuple[int, int]) -> Case:
 
 
 def _claim(
-    activation: str, title: str, statement: str, quick: tuple[Case, ...], full: tuple[Case, ...], **options
+    activation: str,
+    quick: tuple[Case, ...],
+    full: tuple[Case, ...],
+    *,
+    smooth: bool = True,
+    unseen: tuple[str, ...] = (),
+    wrong_P: float = 1.5,
+    **about: str,
 ) -> Claim:
+    """Tensors that are off by half must be rejected; a small P only if its sign is wrong."""
+    setting, case = Tensors(activation, quick, smooth, unseen), quick[0]
+    factors = dict.fromkeys(_names(setting, case)[:-2], 1.5) | ({"P": wrong_P} if case.draws[1] else {})
     return Claim(
         id=f"finite-width-tensors-{activation}",
-        title=title,
-        chapter=_CHAPTER,
-        statement=statement,
         source=(
             f"{BEYOND}: {BOOK}, chapters 4, 8 and 11; the "
             "recursions for several inputs and unequal layers are derived in this book"
         ),
-        quick=Tensors(activation, quick, **options),
-        full=Tensors(activation, full, **options),
+        quick=setting,
+        full=Tensors(activation, full, smooth, unseen),
         theory=_theory,
         measure=_measure,
         compare=_compare,
-        figure=_figure,
+        wrong={f"{name} depth {case.depth}": scaled(factor) for name, factor in factors.items()},
+        **about,
     )
 
 
 CLAIMS = (
     _claim(
         "tanh",
-        "tanh: thirteen tensors of order 1/n",
-        "G1, V, H1, D, F, A, B (fluctuations) and P, Q, R, S, T, U (mean differentials of the NTK) of tanh "
-        "networks follow layer recursions whose averages are over a single neuron; real networks at widths n "
-        "and 2n, extrapolated, agree entry by entry, depth 2 to 4.",
         (_equal((12,), (2000, 1000)),),
         (
             _equal((24,), (20_000, 10_000)),
             _equal((20, 30), (12_000, 8000)),
             _equal((20, 30, 20), (8000, 6000)),
         ),
+        title="tanh: thirteen tensors of order 1/n",
+        statement=(
+            "G1, V, H1, D, F, A, B (fluctuations) and P, Q, R, S, T, U (mean differentials of the NTK) of "
+            "tanh networks follow layer recursions whose averages are over a single neuron; real networks at "
+            "widths n and 2n, extrapolated, agree entry by entry, depth 2 to 4."
+        ),
+        wrong_P=-1.0,
     ),
     _claim(
         "gelu",
-        "GELU with unequal layers: the same tensors",
-        "The recursions hold for an activation without parity and for layers of different width, C_b, C_W, "
-        "lambda_b and lambda_W: each step takes the values of its own layer.",
         (_unequal((12,), (2000, 1000)),),
         (
             _unequal((24,), (20_000, 10_000)),
             _unequal((30, 20), (12_000, 8000)),
             _unequal((24, 30, 24), (8000, 6000)),
         ),
+        title="GELU with unequal layers: the same tensors",
+        statement=(
+            "The recursions hold for an activation without parity and for layers of different width, C_b, "
+            "C_W, lambda_b and lambda_W: each step takes the values of its own layer."
+        ),
     ),
     _claim(
         "relu",
-        "ReLU: the fluctuations exist in spite of the kink",
-        "With the derivatives of the activation moved to the Gaussian density, G1, V, H1, D, F, A and B of "
-        "ReLU networks are finite at all inputs, equal ones included; the differentials P to U are not "
-        "defined.",
         (_unequal((12, 16), (6000, 0)),),
         (_unequal((20, 30), (20_000, 0)), _unequal((24, 30, 24), (10_000, 0))),
+        title="ReLU: the fluctuations exist in spite of the kink",
+        statement=(
+            "With the derivatives of the activation moved to the Gaussian density, G1, V, H1, D, F, A and B "
+            "of ReLU networks are finite at all inputs, equal ones included; the differentials P to U are "
+            "not defined."
+        ),
         smooth=False,
     ),
     _claim(
         "elu",
-        "ELU: a jump of the curvature leaves all tensors finite",
-        "The slope of ELU is continuous and its curvature jumps at zero. All thirteen tensors exist at any "
-        "inputs; in R a delta function counts, which automatic differentiation of a network does not see, so "
-        "R is left out here.",
         (_unequal((12,), (2000, 1000)),),
         (_unequal((24,), (20_000, 10_000)), _unequal((30, 20), (12_000, 8000))),
+        title="ELU: a jump of the curvature leaves all tensors finite",
+        statement=(
+            "The slope of ELU is continuous and its curvature jumps at zero. All thirteen tensors exist at "
+            "any inputs; in R a delta function counts, which automatic differentiation of a network does not "
+            "see, so R is left out here."
+        ),
         smooth=False,
         unseen=("R",),
+        wrong_P=-1.0,
     ),
     _claim(
         "selu",
-        "SELU: a kink between curved sides leaves the fluctuations",
-        "The slope of SELU jumps at zero and its left side is curved. G1, V, H1, D, F, A and B exist at any "
-        "inputs; the differentials P to U are not defined.",
         (_equal((12, 16), (4000, 0)),),
         (_equal((20, 30), (20_000, 0)), _equal((24, 30, 24), (10_000, 0))),
+        title="SELU: a kink between curved sides leaves the fluctuations",
+        statement=(
+            "The slope of SELU jumps at zero and its left side is curved. G1, V, H1, D, F, A and B exist at "
+            "any inputs; the differentials P to U are not defined."
+        ),
         smooth=False,
     ),
 )

@@ -9,18 +9,16 @@ from scipy.integrate import quad
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import RandomProblem, draw_curves, orf_543, power, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, z_score
-from finitewidth.lab.framework.estimate import exact, sample_mean
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import orf_543
+from finitewidth.lab.framework.estimate import Estimate, exact, sample_mean
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.mlp import Params, apply
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer import mercer
 
-_CHAPTER = "Kernel regression"
 _SOURCE = orf_543("10/31")
 
 
@@ -88,32 +86,31 @@ def _mercer_measure(setting: Spectra, key) -> Measurement:
     }
 
 
-def _mercer_compare(setting: Spectra, predicted: Prediction, measured: Measurement) -> Verdict:
+def _mercer_compare(setting: Spectra, predicted: Prediction, measured: Measurement) -> Checks:
     value, function = measured["eigenvalues"].value, measured["eigenfunctions"].value
-    return Verdict(
-        (
-            relative_error("eigenvalues of min(x, y)", predicted["eigenvalues"], value, 1e-4),
-            absolute_error("eigenfunctions of min(x, y)", predicted["eigenfunctions"], function, 1e-4),
-            z_score("power of random networks by wave number", predicted["power"], measured["power"]),
-        )
-    )
+    return [
+        relative_error("eigenvalues of min(x, y)", predicted["eigenvalues"], value, 1e-4),
+        absolute_error("eigenfunctions of min(x, y)", predicted["eigenfunctions"], function, 1e-4),
+        z_score("power of random networks by wave number", predicted["power"], measured["power"]),
+    ]
 
 
 def _mercer_figure(setting: Spectra, predicted: Prediction, measured: Measurement) -> Figure:
     figure, (left, right) = style.panels("A kernel is a sum over its eigenfunctions", count=2)
-    x = _midpoints(setting.grid)
-    shown = slice(setting.grid // 24, None, setting.grid // 12)
-    for j, color in zip(range(4), style.PALETTE, strict=False):
-        name = rf"$\lambda_{j + 1}={predicted['eigenvalues'][j]:.4f}$"
-        style.theory_line(left, x, predicted["eigenfunctions"][:, j], color, name)
-        value = measured["eigenfunctions"].value[shown, j]
-        style.measured_points(left, x[shown], value, 0 * value, color)
+    functions, labels = (
+        measured["eigenfunctions"],
+        [rf"$\lambda_{j + 1}={l:.4f}$" for j, l in enumerate(predicted["eigenvalues"][:4])],
+    )
+    draw_curves(
+        left,
+        _midpoints(setting.grid),
+        predicted["eigenfunctions"].T[:4],
+        Estimate(functions.value.T, functions.sem.T),
+        labels,
+    )
     left.set(xlabel=r"$x$", ylabel="eigenfunction", title=r"$K(x,y)=\min(x,y)$", ylim=(-1.6, 3.4))
     style.legend(left, "exact", "on a grid", error_bars=False, ncols=2, loc="upper left")
-    waves = np.arange(setting.waves)
-    style.theory_line(right, waves, predicted["power"], style.PALETTE[0])
-    value, sem = measured["power"]
-    style.measured_points(right, waves, value, sem, style.PALETTE[1])
+    draw_curves(right, np.arange(setting.waves), predicted["power"][None], measured["power"][None])
     right.set(
         yscale="log", xlabel="waves around the circle", ylabel="power", title="ReLU networks on a circle"
     )
@@ -177,32 +174,26 @@ def _norm_measure(setting: Brownian, key) -> Measurement:
     }
 
 
-def _norm_compare(setting: Brownian, predicted: Prediction, measured: Measurement) -> Verdict:
+def _norm_compare(setting: Brownian, predicted: Prediction, measured: Measurement) -> Checks:
     # The sum over modes of a function that does not end level falls short by one over their number.
     # Knots that are close to each other make the kernel between them ill-conditioned.
     at, through = setting.data
     rounding = setting.knots * np.finfo(float).eps * float(np.linalg.cond(np.minimum.outer(at, at)))
     furthest = float(np.abs(through).max())
-    return Verdict(
-        (
-            relative_error("squared norm", predicted["norm"], measured["norm"].value, 2 / setting.grid),
-            absolute_error(
-                "product with the kernel at x", predicted["values"], measured["values"].value, 1e-8
-            ),
-            relative_error(
-                "squared norm of the kernel at x",
-                predicted["norms of kernels"],
-                measured["norms of kernels"].value,
-                1e-8,
-            ),
-            relative_error(
-                "least squared norm", predicted["least norm"], measured["least norm"].value, rounding
-            ),
-            absolute_error(
-                "its function", predicted["interpolator"], measured["interpolator"].value, rounding * furthest
-            ),
-        )
-    )
+    return [
+        relative_error("squared norm", predicted["norm"], measured["norm"], 2 / setting.grid),
+        absolute_error("product with the kernel at x", predicted["values"], measured["values"], 1e-8),
+        relative_error(
+            "squared norm of the kernel at x",
+            predicted["norms of kernels"],
+            measured["norms of kernels"],
+            1e-8,
+        ),
+        relative_error("least squared norm", predicted["least norm"], measured["least norm"], rounding),
+        absolute_error(
+            "its function", predicted["interpolator"], measured["interpolator"], rounding * furthest
+        ),
+    ]
 
 
 def _norm_figure(setting: Brownian, predicted: Prediction, measured: Measurement) -> Figure:
@@ -230,15 +221,26 @@ def _norm_figure(setting: Brownian, predicted: Prediction, measured: Measurement
     return figure
 
 
+def _ignoring_boundary(setting: Spectra, value: np.ndarray) -> np.ndarray:
+    """Sines that vanish at both ends: eigenvalues 1/(j pi)^2."""
+    return 1 / ((np.arange(setting.modes) + 1) * np.pi) ** 2
+
+
+def _image_of_the_operator(setting: Brownian, value: np.ndarray) -> np.ndarray:
+    """Coefficients over squared eigenvalues: the norm of the image of T, not of its square root."""
+    x, frequency = _midpoints(setting.grid), (np.arange(setting.grid // 2) + 0.5) * np.pi
+    c = np.sqrt(2) * np.sin(np.outer(frequency, x)) @ (x**2 / 2) / setting.grid
+    return np.append(np.sum(c**2 * frequency**4), value[1:])
+
+
 CLAIMS = (
     Claim(
         id="mercer-feature-map",
         title="a kernel is a sum over eigenfunctions",
-        chapter=_CHAPTER,
         statement=(
             "A positive semidefinite kernel is the sum of lambda_j psi_j(x) psi_j(y) over the eigenfunctions "
-            "of its integral operator; for min(x, y) on [0, 1] they are sines with lambda_j = "
-            "1/((j - 1/2)^2 pi^2). The outputs of random networks have the variance lambda_j along psi_j."
+            "of its integral operator; for min(x, y) on [0, 1] they are sines with lambda_j = 1/((j - 1/2)^2 "
+            "pi^2). The outputs of random networks have the variance lambda_j along psi_j."
         ),
         source=f"{_SOURCE} (semidefinite is enough)",
         quick=Spectra(grid=600, draws=2000),
@@ -247,11 +249,11 @@ CLAIMS = (
         measure=_mercer_measure,
         compare=_mercer_compare,
         figure=_mercer_figure,
+        wrong={"eigenvalues": _ignoring_boundary, "eigenfunctions": scaled(1.01), "power": scaled(1.2)},
     ),
     Claim(
         id="rkhs-norm-and-reproducing",
         title="the norm of a function in the space of a kernel",
-        chapter=_CHAPTER,
         statement=(
             "The squared norm of f is the sum of its squared coefficients over the eigenvalues; f(x) is its "
             "product with K(x, .), whose squared norm is K(x, x). For min(x, y) the squared norm is the "
@@ -264,6 +266,12 @@ CLAIMS = (
         measure=_norm_measure,
         compare=_norm_compare,
         figure=_norm_figure,
-        draw=drawn,
+        wrong={
+            "norm": _image_of_the_operator,
+            "values": scaled(1 + 1e-6),
+            "norms of kernels": power(0.5),
+            "least norm": scaled(1 + 1e-6),
+            "interpolator": scaled(1 + 1e-6),
+        },
     ),
 )

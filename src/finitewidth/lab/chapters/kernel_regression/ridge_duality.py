@@ -3,18 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import Curves, RandomProblem, exact, orf_543, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments.weight_descent import LinearProblem, random_problem, rounding
-from finitewidth.report import style
-
-_NAMES = ("fitted", "predicted", "squared norm")
 
 
 @dataclass(frozen=True)
@@ -62,47 +56,36 @@ def _penalised(train: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
     return np.linalg.lstsq(rows, np.concatenate([y, np.zeros(features)]), rcond=None)[0]
 
 
-def _compare(setting: Ridges, predicted: Prediction, measured: Measurement) -> Verdict:
+def _compare(setting: Ridges, predicted: Prediction, measured: Measurement) -> Checks:
     # A penalty only improves the condition.
     allowed = rounding(setting.problem)
     norms, beyond = measured["squared norm"].value, measured["beyond the span"].value
-    return Verdict(
-        (
-            absolute_error("fitted values", predicted["fitted"], measured["fitted"].value, allowed),
-            absolute_error("test outputs", predicted["predicted"], measured["predicted"].value, allowed),
-            relative_error("squared norm", predicted["squared norm"], norms, allowed),
-            absolute_error(
-                "part of the weights beyond the features", predicted["beyond the span"], beyond, allowed
-            ),
-        )
-    )
+    return [
+        absolute_error("fitted values", predicted["fitted"], measured["fitted"], allowed),
+        absolute_error("test outputs", predicted["predicted"], measured["predicted"], allowed),
+        relative_error("squared norm", predicted["squared norm"], norms, allowed),
+        absolute_error(
+            "part of the weights beyond the features", predicted["beyond the span"], beyond, allowed
+        ),
+    ]
 
 
-def _figure(setting: Ridges, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("Ridge regression over weights and over kernels is one", count=2)
-    y = setting.problem.y
-    style.theory_line(left, setting.ridges, predicted["squared norm"], style.PALETTE[0], r"$a^TKa$")
-    norms = measured["squared norm"].value
-    style.measured_points(left, setting.ridges, norms, 0 * norms, style.PALETTE[0], r"$|\theta|^2$")
-    errors = [np.sum((side - y) ** 2, axis=1) for side in (predicted["fitted"], measured["fitted"].value)]
-    style.theory_line(left, setting.ridges, errors[0], style.PALETTE[1], r"$|K(K+r)^{-1}y-y|^2$")
-    style.measured_points(left, setting.ridges, errors[1], 0 * norms, style.PALETTE[1], r"$|\Phi\theta-y|^2$")
-    left.set(xscale="log", yscale="log", xlabel=r"ridge $r$", title="norm and training error")
-    left.legend(title="lines: kernel, points: weights", alignment="left")
-    for i, color in zip(range(setting.tests), style.PALETTE, strict=False):
-        style.theory_line(right, setting.ridges, predicted["predicted"][:, i], color, f"test point {i + 1}")
-        value = measured["predicted"].value[:, i]
-        style.measured_points(right, setting.ridges, value, 0 * value, color)
-    right.set(xscale="log", xlabel=r"ridge $r$", ylabel="prediction", title="test outputs")
-    right.legend()
-    return figure
+def _norm_of_coefficients(setting: Ridges, value: np.ndarray) -> np.ndarray:
+    """a^T a in place of a^T K a."""
+    features, _, y, _ = setting.problem
+    K = features @ features.T
+    return np.array([np.sum(np.linalg.solve(K + r * np.eye(len(y)), y) ** 2) for r in setting.ridges])
+
+
+def _without_penalty(setting: Ridges, value: np.ndarray) -> np.ndarray:
+    features, tests, y, _ = setting.problem
+    return np.tile(tests @ np.linalg.lstsq(features, y, rcond=None)[0], (len(setting.ridges), 1))
 
 
 CLAIMS = (
     Claim(
         id="representer-ridge-duality",
         title="ridge regression over weights = over kernels",
-        chapter="Kernel regression",
         statement=(
             "The weights that minimise |Phi theta - y|^2 + r |theta|^2 are a combination of the training "
             "features, with coefficients a = (K + r)^-1 y; fitted values are K a and |theta|^2 = a^T K a."
@@ -113,7 +96,11 @@ CLAIMS = (
         theory=_theory,
         measure=_measure,
         compare=_compare,
-        figure=_figure,
-        draw=drawn,
+        figure=Curves("ridges", r"ridge $r$", along=0),
+        wrong={
+            "squared norm": _norm_of_coefficients,
+            "predicted": _without_penalty,
+            "fitted": scaled(1 + 1e-6),
+        },
     ),
 )

@@ -10,10 +10,9 @@ from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error, upper_bound, z_score
+from finitewidth.lab.framework import absolute_error, orf_543, scaled, upper_bound, z_score
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import exact, propagated, sample_mean, stacked
-from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments.fixed_readout import (
     LazyRun,
     Neurons,
@@ -25,7 +24,6 @@ from finitewidth.prediction.certificates import LazyTraining, convergence_certif
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
-CHAPTER = "Lazy training"
 SOURCE = orf_543("10/12")
 
 
@@ -103,19 +101,17 @@ def _movement_measure(setting: LazyNetworks, key) -> Measurement:
     }
 
 
-def _movement_compare(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Verdict:
+def _movement_compare(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Checks:
     # The inverse of a kernel that averages n/2 pairs of neurons is off by a few times m/n on average.
     length = predicted["squared distance"]
     allowed = 8 * setting.points / np.array(setting.widths) * length
     distance, losses = measured["squared distance"], measured["loss"].value
-    return Verdict(
-        (
-            upper_bound("furthest hidden weight", predicted["movement"][:, None], measured["movement"].value),
-            upper_bound("loss in time", predicted["loss"][1:], losses[..., 1:]),
-            z_score("squared distance of all weights", length, distance, allowed),
-            absolute_error("exponent of the width", predicted["exponent"], measured["exponent"], 0.05),
-        )
-    )
+    return [
+        upper_bound("furthest hidden weight", predicted["movement"][:, None], measured["movement"]),
+        upper_bound("loss in time", predicted["loss"][1:], losses[..., 1:]),
+        z_score("squared distance of all weights", length, distance, allowed),
+        absolute_error("exponent of the width", predicted["exponent"], measured["exponent"], 0.05),
+    ]
 
 
 def _movement_figure(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Figure:
@@ -178,16 +174,14 @@ def _pushed(setting: LazyNetworks, distance: float) -> float:
     return float(np.linalg.norm(np.asarray(kernel[1] - kernel[0]), 2))
 
 
-def _lipschitz_compare(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Verdict:
+def _lipschitz_compare(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Checks:
     slope = predicted["change per distance"]
     pushed = measured["changed by push"].value / measured["pushed"].value
     trained = measured["changed"].value / measured["moved"].value
-    return Verdict(
-        (
-            upper_bound("change of the kernel in training, per distance", slope, trained),
-            upper_bound("change of the kernel by the worst push, per distance", slope, pushed),
-        )
-    )
+    return [
+        upper_bound("change of the kernel in training, per distance", slope, trained),
+        upper_bound("change of the kernel by the worst push, per distance", slope, pushed),
+    ]
 
 
 def _lipschitz_figure(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Figure:
@@ -212,6 +206,15 @@ def _lipschitz_figure(setting: LazyNetworks, predicted: Prediction, measured: Me
     return figure
 
 
+def _movement_like_one_over_width(setting: LazyNetworks, value: np.ndarray) -> np.ndarray:
+    return value / np.sqrt(setting.widths)
+
+
+def _rate_without_points(setting: LazyNetworks, value: np.ndarray) -> np.ndarray:
+    """exp(-lambda_0 t): the 1/m that the notes lose."""
+    return value[0] * (value / value[0]) ** setting.points
+
+
 _QUICK = LazyNetworks(widths=(256, 1024), networks=10, steps=400)
 _FULL = LazyNetworks(widths=(256, 1024, 4096, 16384), networks=16, steps=1000)
 
@@ -219,7 +222,6 @@ CLAIMS = (
     Claim(
         id="kernel-lipschitz-lemma",
         title="the kernel changes by at most 2 m times the movement of a weight",
-        chapter=CHAPTER,
         statement=(
             "With output weights fixed in [-1, 1], |sigma'| and |sigma''| at most 1 and m inputs of length "
             "one, moving every hidden weight by at most D changes the tangent kernel of the hidden weights "
@@ -232,15 +234,15 @@ CLAIMS = (
         measure=_lipschitz_measure,
         compare=_lipschitz_compare,
         figure=_lipschitz_figure,
+        wrong={"change per distance": scaled(0.5)},
     ),
     Claim(
         id="weight-movement-bound",
         title="each hidden weight moves by order n^(-1/2)",
-        chapter=CHAPTER,
         statement=(
             "Under gradient flow on L = |z - y|^2/(2m), and while the kernel stays above lambda_0/2, the "
-            "loss is at most L(0) exp(-lambda_0 t/m) and each hidden weight moves by at most "
-            "(8 L(0)/n)^(1/2) m/lambda_0. In the limit of large width the squared distance of all weights "
+            "loss is at most L(0) exp(-lambda_0 t/m) and each hidden weight moves by at most (8 "
+            "L(0)/n)^(1/2) m/lambda_0. In the limit of large width the squared distance of all weights "
             "together is y^T K^-1 y, the squared norm of the function that is learnt."
         ),
         source=f"{SOURCE} (with 1/m in the rate and sqrt(2) in the distance)",
@@ -250,5 +252,11 @@ CLAIMS = (
         measure=_movement_measure,
         compare=_movement_compare,
         figure=_movement_figure,
+        wrong={
+            "movement": _movement_like_one_over_width,
+            "loss": _rate_without_points,
+            "squared distance": scaled(1.5),
+            "exponent": scaled(2.0),
+        },
     ),
 )

@@ -8,18 +8,14 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from matplotlib.figure import Figure
 
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.sources import IEMS_402
+from finitewidth.lab.framework import IEMS_402, absolute_error, exact, power_laws, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.shapes.orders import fitted_power
 from finitewidth.networks.models import Model
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
 from finitewidth.parametrisation import Geometry
-from finitewidth.report import style
 
-_CHAPTER = "Lazy training"
 _QUANTITIES = {
     "weights": r"$|w-w_0|$",
     "weights against linearised": r"$|w-\bar w|$",
@@ -115,28 +111,30 @@ def _itself(params: PyTree) -> PyTree:
     return params
 
 
-def _compare(setting: Scales, predicted: Prediction, measured: Measurement) -> Verdict:
+def _compare(setting: Scales, predicted: Prediction, measured: Measurement) -> Checks:
     slopes = measured["exponents"].value
-    return Verdict(
-        tuple(
-            absolute_error(f"exponent of alpha: {name}", predicted["exponents"][i], slopes[i], 0.05)
-            for i, name in enumerate(_QUANTITIES)
-        )
-    )
+    return [
+        absolute_error(f"exponent of alpha: {name}", predicted["exponents"][i], slopes[i], 0.05)
+        for i, name in enumerate(_QUANTITIES)
+    ]
 
 
 def _figure(setting: Scales, predicted: Prediction, measured: Measurement) -> Figure:
     pairs = ", neurons in opposite pairs" if setting.doubled else ""
-    figure, (axes,) = style.panels(f"Large outputs make training lazy{pairs}")
-    alphas, gaps = np.array(setting.alphas), measured["gaps"].value
-    for i, (label, color) in enumerate(zip(_QUANTITIES.values(), style.PALETTE, strict=False)):
-        exponent = predicted["exponents"][i]
-        line = gaps[-1, i] * (alphas / alphas[-1]) ** exponent
-        style.theory_line(axes, alphas, line, color, rf"{label} $\propto\alpha^{{{exponent:g}}}$")
-        style.measured_points(axes, alphas, gaps[:, i], 0 * alphas, color)
-    axes.set(xscale="log", yscale="log", xlabel=r"scale $\alpha$", ylabel="largest distance in training")
-    style.legend(axes, "networks", "power law", error_bars=False)
-    return figure
+    gaps, powers = measured["gaps"], predicted["exponents"]
+    laws = {label: (gaps[:, i], powers[i]) for i, label in enumerate(_QUANTITIES.values())}
+    title, ylabel = f"Large outputs make training lazy{pairs}", "largest distance in training"
+    return power_laws(title, setting.alphas, laws, r"scale $\alpha$", ylabel)
+
+
+def _other_start(setting: Scales, value: np.ndarray) -> np.ndarray:
+    """The exponents of doubled neurons for single ones, and the other way round."""
+    return np.append(value[:2], -3 - value[2])
+
+
+def _weights_as_far_as_they_move(setting: Scales, value: np.ndarray) -> np.ndarray:
+    """Weights of order 1/alpha away from those of the linearised model."""
+    return np.array([value[0], -1.0, value[2]])
 
 
 _SOURCE = f"{IEMS_402}, lazy training (made quantitative here)"
@@ -145,7 +143,6 @@ CLAIMS = (
     Claim(
         id="lazy-alpha-orders",
         title="laziness in powers of the output scale",
-        chapter=_CHAPTER,
         statement=(
             "Trained on |alpha h - y|^2/(2 alpha^2) with h = 0 at the start and labels of size one, the "
             "weights move by order 1/alpha, stay within order 1/alpha^2 of those of the linearised model, "
@@ -159,11 +156,11 @@ CLAIMS = (
         measure=_measure,
         compare=_compare,
         figure=_figure,
+        wrong={"exponents": (_other_start, scaled(0.5), _weights_as_far_as_they_move)},
     ),
     Claim(
         id="lazy-doubled-init",
         title="opposite pairs of neurons are lazier by one power",
-        chapter=_CHAPTER,
         statement=(
             "When neurons come in exact pairs with equal weights, opposite output weights and equal learning "
             "rates, the second-order terms of partners cancel along the path, and the outputs stay within "
@@ -177,5 +174,6 @@ CLAIMS = (
         measure=_measure,
         compare=_compare,
         figure=_figure,
+        wrong={"exponents": (_other_start, _weights_as_far_as_they_move)},
     ),
 )

@@ -4,15 +4,12 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 
-from finitewidth.lab.chapters.lazy_training.bounds import CHAPTER, SOURCE, hidden_kernel_of_infinite_width
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error, upper_bound
-from finitewidth.lab.framework.estimate import exact, jackknife
+from finitewidth.lab.chapters.lazy_training.bounds import SOURCE, hidden_kernel_of_infinite_width
+from finitewidth.lab.framework import Curves, absolute_error, exact, jackknife, scaled, upper_bound
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments.fixed_readout import LazyRun, paired_start, train_hidden
 from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
-from finitewidth.report import style
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,6 @@ def _measure(setting: Thresholds, key) -> Measurement:
     log_width, log_loss = np.log(setting.widths), np.log(np.array(setting.labels) ** 2 / 2)
     needed = lambda log_moved: np.array([_crossing(log_width, row) for row in log_moved])
     return {
-        "moved": exact(moved.max(axis=0)),
         "kept": exact(kept.min(axis=0)),
         "width": exact(np.exp(needed(np.log(moved.max(axis=0))))),
         # The furthest of all networks is too rough to leave one out: the typical furthest weight.
@@ -82,54 +78,27 @@ def _crossing(log_width: np.ndarray, log_moved: np.ndarray) -> float:
     return float(log_width[last] + fraction * (log_width[last + 1] - log_width[last]))
 
 
-def _compare(setting: Thresholds, predicted: Prediction, measured: Measurement) -> Verdict:
+def _compare(setting: Thresholds, predicted: Prediction, measured: Measurement) -> Checks:
     enough = np.array(setting.widths) >= predicted["width"][:, None]
     lost = 1 - measured["kept"].value[enough]
     exponent = measured["exponent"]
-    return Verdict(
-        (
-            upper_bound(
-                "width from which no weight moves too far", predicted["width"], measured["width"].value
-            ),
-            upper_bound("share of the smallest eigenvalue lost beyond it", predicted["kept"], lost),
-            absolute_error("exponent in the initial loss", predicted["exponent"], exponent, 0.1),
-        )
-    )
+    return [
+        upper_bound("width from which no weight moves too far", predicted["width"], measured["width"]),
+        upper_bound("share of the smallest eigenvalue lost beyond it", predicted["kept"], lost),
+        absolute_error("exponent in the initial loss", predicted["exponent"], exponent, 0.1),
+    ]
 
 
-def _figure(setting: Thresholds, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("Widths for lazy training: enough, and needed", count=2)
-    for i, (label, color) in enumerate(zip(setting.labels, style.PALETTE, strict=False)):
-        moved = measured["moved"].value[i]
-        left.plot(
-            setting.widths, moved, "o-", ms=4, mfc="white", lw=1, color=color, label=rf"$|y_a|={label:g}$"
-        )
-        left.axvline(predicted["width"][i], color=color, lw=1.2, ls="--")
-    left.plot([], [], color=style.GREY, lw=1.2, ls="--", label="enough by the theorem")
-    left.axhline(1.0, color=style.GREY, lw=0.9, ls=":")
-    left.set(
-        xscale="log", yscale="log", xlabel=r"width $n$",
-        ylabel=r"furthest weight, in units of $\lambda_0/4m$",
-    )  # fmt: skip
-    left.legend()
-    losses = np.array(setting.labels) ** 2 / 2
-    style.theory_line(
-        right, losses, predicted["width"], style.PALETTE[0], r"enough: $128\,m^4L(0)/\lambda_0^4$"
-    )
-    needed = measured["width"].value
-    style.measured_points(right, losses, needed, 0 * needed, style.PALETTE[1], "needed by networks")
-    right.set(xscale="log", yscale="log", xlabel=r"initial loss $L(0)$", ylabel=r"width $n$")
-    for axis in (left.yaxis, right.xaxis, right.yaxis):
-        style.plain_ticks(axis)
-    right.legend()
-    return figure
+def _squares_for_fourth_powers(setting: Thresholds, value: np.ndarray) -> np.ndarray:
+    """16 m^2 L(0)/lambda_0^2, as the notes print."""
+    theorems = [setting.theorem(label) for label in setting.labels]
+    return np.array([16 * 4 * t.initial_loss / t.smallest**2 for t in theorems])
 
 
 CLAIMS = (
     Claim(
         id="width-threshold",
         title="the kernel survives training from a certain width on",
-        chapter=CHAPTER,
         statement=(
             "From the width 128 m^4 L(0)/lambda_0^4 on, no hidden weight moves further than lambda_0/(4m) "
             "and the tangent kernel keeps at least half of its smallest eigenvalue during all of training. "
@@ -141,6 +110,7 @@ CLAIMS = (
         theory=_theory,
         measure=_measure,
         compare=_compare,
-        figure=_figure,
+        figure=Curves("labels", "size of the labels"),
+        wrong={"width": _squares_for_fourth_powers, "exponent": scaled(2.0)},
     ),
 )

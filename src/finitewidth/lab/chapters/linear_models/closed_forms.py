@@ -5,16 +5,13 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
+from scipy.linalg import expm
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum, smoother
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import DAY_2
+from finitewidth.lab.framework import DAY_2, Curves, RandomProblem, absolute_error, exact, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments.weight_descent import (
     LinearProblem,
     descend,
@@ -23,9 +20,7 @@ from finitewidth.lab.instruments.weight_descent import (
     rounding,
     steps_to_rounding,
 )
-from finitewidth.report import style
 
-_CHAPTER = "Linear models"
 _NOTES = DAY_2
 
 
@@ -64,24 +59,9 @@ def _two_forms_measure(setting: LinearModel, key) -> Measurement:
     return {"output": exact(problem.test @ weights)}
 
 
-def _two_forms_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+def _two_forms_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
     allowed = rounding(setting.problem)
-    return Verdict((absolute_error("test outputs", predicted["output"], measured["output"].value, allowed),))
-
-
-def _two_forms_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Least squares over features is regression with a kernel")
-    points = np.arange(setting.tests) + 1
-    axes.hlines(predicted["output"], points - 0.35, points + 0.35, color=style.PALETTE[0], lw=1.7)
-    value, sem = measured["output"]
-    style.measured_points(axes, points, value, sem, style.PALETTE[1])
-    axes.set(xlabel="test point", ylabel="prediction")
-    style.whole_ticks(axes.xaxis)
-    style.legend(
-        axes, "least squares on the weights", "kernel regression", error_bars=False,
-        color=style.PALETTE[0], point_color=style.PALETTE[1],
-    )  # fmt: skip
-    return figure
+    return [absolute_error("test outputs", predicted["output"], measured["output"], allowed)]
 
 
 def _propagator_theory(setting: LinearModel) -> Prediction:
@@ -101,22 +81,9 @@ def _propagator_measure(setting: LinearModel, key) -> Measurement:
     return {"residual": exact(weights @ problem.train.T - problem.y)}
 
 
-def _propagator_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+def _propagator_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
     allowed = rounding(setting.problem, setting.steps())
-    return Verdict(
-        (absolute_error("training residual", predicted["residual"], measured["residual"].value, allowed),)
-    )
-
-
-def _propagator_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("One constant matrix per step: the residual of a linear model")
-    norms = (np.linalg.norm(r, axis=-1) for r in (predicted["residual"], measured["residual"].value))
-    for edge, color, line, dots in zip(setting.edges, style.PALETTE, *norms, strict=False):
-        style.theory_line(axes, setting.at, line, color, rf"$\eta\lambda_{{max}}={edge:g}$")
-        style.measured_points(axes, setting.at, dots, 0 * dots, color)
-    axes.set(yscale="log", ylim=(1e-15, None), xlabel="step", ylabel="norm of the residual")
-    style.legend(axes, "steps on the weights", r"$(1-\eta K)^t$", error_bars=False, loc="lower left")
-    return figure
+    return [absolute_error("training residual", predicted["residual"], measured["residual"], allowed)]
 
 
 def _any_time_theory(setting: LinearModel) -> Prediction:
@@ -139,26 +106,12 @@ def _any_time_measure(setting: LinearModel, key) -> Measurement:
     return {"output": exact(weights @ problem.test.T), "end": exact(problem.test @ long[0, 0])}
 
 
-def _any_time_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+def _any_time_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
     allowed = rounding(setting.problem, setting.steps())
-    return Verdict(
-        (
-            absolute_error("test outputs", predicted["output"], measured["output"].value, allowed),
-            absolute_error("test outputs at the end", predicted["end"], measured["end"].value, allowed),
-        )
-    )
-
-
-def _any_time_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Test outputs of a linear model at any time")
-    value = measured["output"].value[0]
-    for i, color in zip(range(setting.tests), style.PALETTE, strict=False):
-        style.theory_line(axes, setting.at, predicted["output"][0, :, i], color, f"test point {i + 1}")
-        style.measured_points(axes, setting.at, value[:, i], 0 * value[:, i], color)
-        axes.axhline(predicted["end"][i], color=color, lw=0.9, ls=":")
-    axes.set(xscale="symlog", xlim=(-0.3, None), xlabel="step", ylabel="output")
-    style.legend(axes, "steps on the weights", "closed form (dotted: its end)", error_bars=False, fontsize=8)
-    return figure
+    return [
+        absolute_error("test outputs", predicted["output"], measured["output"], allowed),
+        absolute_error("test outputs at the end", predicted["end"], measured["end"], allowed),
+    ]
 
 
 def _eta_theory(setting: LinearModel) -> Prediction:
@@ -174,39 +127,42 @@ def _eta_measure(setting: LinearModel, key) -> Measurement:
     return {"gap": exact(ends @ problem.test.T - direct)}
 
 
-def _eta_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Verdict:
+def _eta_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
     gap, allowed = measured["gap"].value, rounding(setting.problem, setting.steps())
-    return Verdict(
-        (
-            absolute_error("end of descent minus direct solution", predicted["gap"], gap, allowed),
-            absolute_error("spread over step sizes", 0.0, np.ptp(gap, axis=0), allowed),
-        )
-    )
+    return [
+        absolute_error("end of descent minus direct solution", predicted["gap"], gap, allowed),
+        absolute_error("spread over step sizes", 0.0, np.ptp(gap, axis=0), allowed),
+    ]
 
 
-def _eta_figure(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("The end depends on the start, not on the step")
-    points = np.arange(setting.tests) + 1
-    axes.hlines(predicted["gap"], points - 0.35, points + 0.35, color=style.GREY, lw=1.7)
-    for i, (edge, color) in enumerate(zip(setting.edges, style.PALETTE, strict=False)):
-        gap = measured["gap"].value[i]
-        label = rf"$\eta\lambda_{{max}}={edge:g}$"
-        style.measured_points(axes, points + 0.15 * (i - 1), gap, 0 * gap, color, label)
-    axes.axhline(0, color=style.GREY, lw=0.8, ls=":")
-    axes.set(xlabel="test point", ylabel="end of descent minus direct solution")
-    style.whole_ticks(axes.xaxis)
-    style.legend(axes, "steps on the weights", r"$z(0)-K_{BA}K_{AA}^{-1}z_A(0)$", error_bars=False)
-    return figure
+def _contracted_wrongly(setting: LinearModel, value: np.ndarray) -> np.ndarray:
+    """The index clash of the notes: the inverse kernel summed over its free index."""
+    features, tests, y, _ = setting.problem
+    return tests @ features.T @ (np.linalg.inv(features @ features.T).sum(axis=0) * y)
+
+
+def _infinitesimal_steps(setting: LinearModel, value: np.ndarray) -> np.ndarray:
+    """Gradient flow in place of descent."""
+    features, _, y, start = setting.problem
+    decay = [[expm(-eta * t * features @ features.T) for t in setting.at] for eta in setting.steps()]
+    return np.array(decay) @ (features @ start - y)
+
+
+def _start_forgotten(setting: LinearModel, value: np.ndarray) -> np.ndarray:
+    """The outputs that would follow from a start at zero."""
+    return value - setting.problem.test @ setting.problem.start
 
 
 _QUICK = LinearModel(points=6, features=14, at=(0, 1, 2, 4, 8, 16, 32, 64, 128, 256))
 _FULL = LinearModel(points=20, features=60, at=(0, 1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256))
 
+_STEPS = Curves("at", "step", along=1)
+
+
 CLAIMS = (
     Claim(
         id="lin-two-forms",
         title="least squares over features = kernel regression",
-        chapter=_CHAPTER,
         statement=(
             "With more features than points the least-squares solution predicts K_BA K_AA^-1 y, with the "
             "kernel K of scalar products of features."
@@ -217,16 +173,14 @@ CLAIMS = (
         theory=_two_forms_theory,
         measure=_two_forms_measure,
         compare=_two_forms_compare,
-        figure=_two_forms_figure,
-        draw=drawn,
+        wrong={"output": _contracted_wrongly},
     ),
     Claim(
         id="lin-residual-propagator",
         title="each step multiplies the residual by 1 - eta K",
-        chapter=_CHAPTER,
         statement=(
-            "Gradient descent on a linear model multiplies the training residual by the same matrix at "
-            "every step: e(t) = (1 - eta K)^t e(0)."
+            "Gradient descent on a linear model multiplies the training residual by the same matrix at every "
+            "step: e(t) = (1 - eta K)^t e(0)."
         ),
         source=f"{_NOTES}, gradient descent (the residual equation is the homogeneous one)",
         quick=_QUICK,
@@ -234,13 +188,12 @@ CLAIMS = (
         theory=_propagator_theory,
         measure=_propagator_measure,
         compare=_propagator_compare,
-        figure=_propagator_figure,
-        draw=drawn,
+        figure=_STEPS,
+        wrong={"residual": _infinitesimal_steps},
     ),
     Claim(
         id="lin-test-solution-any-t",
         title="any point at any time, from any start",
-        chapter=_CHAPTER,
         statement=(
             "The output at any point is z_B(t) = z_B(0) - K_BA K_AA^-1 (1 - U(t)) (z_A(0) - y) after t "
             "steps, with U(t) = (1 - eta K_AA)^t, and without U at the end."
@@ -251,13 +204,12 @@ CLAIMS = (
         theory=_any_time_theory,
         measure=_any_time_measure,
         compare=_any_time_compare,
-        figure=_any_time_figure,
-        draw=drawn,
+        figure=_STEPS,
+        wrong={"output": _start_forgotten, "end": _start_forgotten},
     ),
     Claim(
         id="lin-eta-independence",
         title="the step size leaves no trace, the start does",
-        chapter=_CHAPTER,
         statement=(
             "Every stable step size leads a linear model to the same predictions. They differ from the "
             "direct solution by z_B(0) - K_BA K_AA^-1 z_A(0): what the start has outside the training "
@@ -269,7 +221,6 @@ CLAIMS = (
         theory=_eta_theory,
         measure=_eta_measure,
         compare=_eta_compare,
-        figure=_eta_figure,
-        draw=drawn,
+        wrong={"gap": scaled(0.0)},
     ),
 )

@@ -4,15 +4,12 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import DAY_2, Curves, RandomProblem, exact, orf_543, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import DAY_2, orf_543
 from finitewidth.lab.instruments.weight_descent import (
     LinearProblem,
     descend,
@@ -20,10 +17,7 @@ from finitewidth.lab.instruments.weight_descent import (
     random_problem,
     rounding,
 )
-from finitewidth.prediction.certificates import ConvergenceCertificate, convergence_certificate
-from finitewidth.report import style
-
-_CHAPTER = "Linear models"
+from finitewidth.prediction.certificates import convergence_certificate
 
 
 @dataclass(frozen=True)
@@ -69,17 +63,15 @@ def _edge_measure(setting: Edge, key) -> Measurement:
     }
 
 
-def _edge_compare(setting: Edge, predicted: Prediction, measured: Measurement) -> Verdict:
+def _edge_compare(setting: Edge, predicted: Prediction, measured: Measurement) -> Checks:
     edge, found = predicted["largest step"], measured["largest step"].value
     stable = np.array([edge for edge in setting.edges if edge < 2]) / largest_curvature(setting.problem)
     residual = predicted["residual"]
     allowed = rounding(setting.problem, stable) / float(residual.min())
-    return Verdict(
-        (
-            relative_error("residual after the run", residual, measured["residual"].value, allowed),
-            relative_error("largest stable step", edge, found, _edge_shift(setting)),
-        )
-    )
+    return [
+        relative_error("residual after the run", residual, measured["residual"], allowed),
+        relative_error("largest stable step", edge, found, _edge_shift(setting)),
+    ]
 
 
 def _edge_shift(setting: Edge) -> float:
@@ -98,20 +90,6 @@ def _edge_shift(setting: Edge) -> float:
     return float(np.expm1(u / setting.steps) / 2 + 20.0**-5)
 
 
-def _edge_figure(setting: Edge, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels(r"Descent converges below $\eta = 2/\lambda_{max}$ only")
-    style.theory_line(axes, setting.edges, predicted["residual"], style.PALETTE[0])
-    value, sem = measured["residual"]
-    style.measured_points(axes, setting.edges, value, sem, style.PALETTE[1])
-    edge = float(measured["largest step"].value) * largest_curvature(setting.problem)
-    axes.axvline(edge, color=style.PALETTE[1], lw=1, ls=":", label="measured edge")
-    ylabel = f"norm of the residual after {setting.steps} steps"
-    axes.set(yscale="log", xlabel=r"$\eta\,\lambda_{max}$", ylabel=ylabel)
-    first, second = style.PALETTE[:2]
-    style.legend(axes, "steps on the weights", error_bars=False, color=first, point_color=second)
-    return figure
-
-
 @dataclass(frozen=True)
 class Rates:
     """A least-squares problem with a chosen spectrum; its two ends decide, so nothing is random."""
@@ -120,14 +98,9 @@ class Rates:
     etas: tuple[float, ...]
     eigenvalues: tuple[float, ...] = (0.5, 1.0, 4.0)
 
-    @property
-    def certificate(self) -> ConvergenceCertificate:
-        """What the two extreme eigenvalues promise."""
-        return convergence_certificate(np.diag(self.eigenvalues))
-
 
 def _rate_theory(setting: Rates) -> Prediction:
-    certificate = setting.certificate
+    certificate = convergence_certificate(np.diag(setting.eigenvalues))
     return {
         "factor": np.array([certificate.contraction(eta) for eta in setting.etas]),
         "best": np.array([certificate.best_step, certificate.contraction(certificate.best_step)]),
@@ -153,36 +126,22 @@ def _rate_measure(setting: Rates, key) -> Measurement:
     }
 
 
-def _rate_compare(setting: Rates, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict(
-        (
-            relative_error("contraction per step", predicted["factor"], measured["factor"].value, 1e-6),
-            absolute_error("best step and its factor", predicted["best"], measured["best"].value, 1e-3),
-        )
-    )
+def _rate_compare(setting: Rates, predicted: Prediction, measured: Measurement) -> Checks:
+    return [
+        relative_error("contraction per step", predicted["factor"], measured["factor"], 1e-6),
+        absolute_error("best step and its factor", predicted["best"], measured["best"], 1e-3),
+    ]
 
 
-def _rate_figure(setting: Rates, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("The slowest mode decides how fast descent converges")
-    grid = np.linspace(0.02, 0.5, 200)
-    curve = [setting.certificate.contraction(eta) for eta in grid]
-    style.theory_line(axes, grid, curve, style.PALETTE[0], r"$\max_i|1-\eta\lambda_i|$")
-    naive = 1 - min(setting.eigenvalues) * grid
-    style.theory_line(axes, grid, naive, style.GREY, r"$1-\eta\lambda_{min}$ alone", dash="--")
-    value, sem = measured["factor"]
-    style.measured_points(axes, setting.etas, value, sem, style.PALETTE[1], "steps on the weights")
-    best = r"best step $2/(\lambda_{max}+\lambda_{min})$"
-    axes.plot(*predicted["best"], "*", ms=11, color=style.PALETTE[2], label=best, zorder=4)
-    axes.set(xlabel=r"step $\eta$", ylabel="factor per step")
-    axes.legend()
-    return figure
+def _slowest_mode_alone(setting: Rates, value: np.ndarray) -> np.ndarray:
+    """1 - eta lambda_min at any step, as the notes print."""
+    return 1 - np.array(setting.etas) * min(setting.eigenvalues)
 
 
 CLAIMS = (
     Claim(
         id="lin-stability-edge",
         title="stable below eta = 2 / lambda_max",
-        chapter=_CHAPTER,
         statement="Gradient descent on a linear model converges if and only if eta lambda_max(K) < 2.",
         source=f"{DAY_2} (the condition was left out)",
         quick=Edge(steps=60, edges=(1.8, 1.85, 1.9, 1.95, 2.05, 2.1, 2.15)),
@@ -190,16 +149,15 @@ CLAIMS = (
         theory=_edge_theory,
         measure=_edge_measure,
         compare=_edge_compare,
-        figure=_edge_figure,
-        draw=drawn,
+        figure=Curves("edges", r"$\eta\,\lambda_{max}$"),
+        wrong={"residual": scaled(1 + 1e-6), "largest step": scaled(1.05)},
     ),
     Claim(
         id="gd-linear-rate",
         title="contraction by the largest |1 - eta lambda|",
-        chapter=_CHAPTER,
         statement=(
-            "Each step contracts the error by max(|1 - eta lambda_min|, |1 - eta lambda_max|); the best "
-            "step is 2/(lambda_max + lambda_min), with factor (kappa - 1)/(kappa + 1), where kappa = "
+            "Each step contracts the error by max(|1 - eta lambda_min|, |1 - eta lambda_max|); the best step "
+            "is 2/(lambda_max + lambda_min), with factor (kappa - 1)/(kappa + 1), where kappa = "
             "lambda_max/lambda_min."
         ),
         source=orf_543("7") + " (1 - eta lambda_min holds up to the best step only)",
@@ -208,7 +166,8 @@ CLAIMS = (
         theory=_rate_theory,
         measure=_rate_measure,
         compare=_rate_compare,
-        figure=_rate_figure,
+        figure=Curves("etas", r"step $\eta$"),
         deterministic=True,
+        wrong={"factor": _slowest_mode_alone, "best": scaled(0.5)},
     ),
 )

@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import IEMS_402, Curves, RandomProblem, exact, orf_543, power, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import IEMS_402, orf_543
 from finitewidth.lab.instruments.weight_descent import (
     LinearProblem,
     descend,
@@ -21,10 +18,7 @@ from finitewidth.lab.instruments.weight_descent import (
     steps_to_rounding,
 )
 from finitewidth.prediction.certificates import convergence_certificate
-from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
-
-_CHAPTER = "Linear models"
 
 
 @dataclass(frozen=True)
@@ -63,30 +57,13 @@ def _norm_measure(setting: FewEquations, key) -> Measurement:
     }
 
 
-def _norm_compare(setting: FewEquations, predicted: Prediction, measured: Measurement) -> Verdict:
+def _norm_compare(setting: FewEquations, predicted: Prediction, measured: Measurement) -> Checks:
     zero, start, allowed = predicted["from zero"], predicted["from the start"], rounding(setting.problem)
-    return Verdict(
-        (
-            absolute_error("weights from zero", zero, measured["from zero"].value, allowed),
-            absolute_error("weights from a random start", start, measured["from the start"].value, allowed),
-            absolute_error("interpolator of least norm", zero, measured["least norm"].value, allowed),
-        )
-    )
-
-
-def _norm_figure(setting: FewEquations, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("From zero, descent ends at the shortest interpolator")
-    index = np.arange(setting.features) + 1
-    labels = {"from zero": "start at zero", "from the start": "random start"}
-    for (name, label), color in zip(labels.items(), style.PALETTE, strict=False):
-        axes.step(index, predicted[name], where="mid", color=color, lw=1.7, label=label)
-        value, sem = measured[name]
-        style.measured_points(axes, index, value, sem, color)
-    axes.set(xlabel="weight", ylabel="value at the end")
-    axes.set_ylim(top=1.5 * axes.get_ylim()[1])
-    style.whole_ticks(axes.xaxis)
-    style.legend(axes, "steps on the weights", error_bars=False, ncols=2, loc="upper center")
-    return figure
+    return [
+        absolute_error("weights from zero", zero, measured["from zero"], allowed),
+        absolute_error("weights from a random start", start, measured["from the start"], allowed),
+        absolute_error("interpolator of least norm", zero, measured["least norm"], allowed),
+    ]
 
 
 @dataclass(frozen=True)
@@ -151,40 +128,25 @@ def _kernel_by_quadrature(setting: FixedKernel) -> np.ndarray:
     return theta
 
 
-def _bound_compare(setting: FixedKernel, predicted: Prediction, measured: Measurement) -> Verdict:
+def _bound_compare(setting: FixedKernel, predicted: Prediction, measured: Measurement) -> Checks:
     loss = measured["loss"].value
     bound = predicted["bound"]
-    return Verdict(
-        (
-            relative_error(
-                "kernel by direct integration", predicted["kernel"], measured["kernel"].value, 1e-10
-            ),
-            upper_bound("loss from 20 random starts", bound, loss[1:]),
-            relative_error("loss from the slowest mode", bound, loss[0], 1e-6),
-        )
-    )
+    return [
+        relative_error("kernel by direct integration", predicted["kernel"], measured["kernel"], 1e-10),
+        upper_bound("loss from 20 random starts", bound, loss[1:]),
+        relative_error("loss from the slowest mode", bound, loss[0], 1e-6),
+    ]
 
 
-def _bound_figure(setting: FixedKernel, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("A positive definite kernel makes the loss fall geometrically")
-    steps = np.arange(setting.steps + 1)
-    for row in measured["loss"].value[1:]:
-        axes.plot(steps, row, color=style.GREY, lw=0.7, alpha=0.6)
-    axes.plot([], [], color=style.GREY, lw=0.7, label="20 random starts")
-    style.theory_line(axes, steps, predicted["bound"], style.PALETTE[0], r"$(1-\eta\lambda_{min})^{2t}$")
-    shown = steps[:: max(1, setting.steps // 12)]
-    slow = measured["loss"].value[0][shown]
-    style.measured_points(axes, shown, slow, 0 * slow, style.PALETTE[1], "start in the slowest mode")
-    axes.set(yscale="log", xlabel="step", ylabel="loss, one at the start")
-    axes.legend()
-    return figure
+def _shortest_from_anywhere(setting: FewEquations, value: np.ndarray) -> np.ndarray:
+    """The interpolator of least norm, without a condition on the start."""
+    return np.linalg.lstsq(setting.problem.train, setting.problem.y, rcond=None)[0]
 
 
 CLAIMS = (
     Claim(
         id="gd-min-norm",
         title="descent from zero: the interpolator of least norm",
-        chapter=_CHAPTER,
         statement=(
             "With fewer equations than unknowns descent ends at w(0) + A^T (A A^T)^-1 (y - A w(0)): the "
             "interpolator of least norm if w(0) = 0, and not otherwise."
@@ -195,13 +157,11 @@ CLAIMS = (
         theory=_norm_theory,
         measure=_norm_measure,
         compare=_norm_compare,
-        figure=_norm_figure,
-        draw=drawn,
+        wrong={"from zero": scaled(1 + 1e-6), "from the start": _shortest_from_anywhere},
     ),
     Claim(
         id="pd-kernel-linear-convergence",
         title="positive definite kernel: geometric convergence",
-        chapter=_CHAPTER,
         statement=(
             "On a fixed kernel with eigenvalues at least lambda_0, and eta at most 1 / lambda_max, the loss "
             "after t steps is at most (1 - eta lambda_0)^(2t) times its start; the slowest mode reaches it."
@@ -212,7 +172,7 @@ CLAIMS = (
         theory=_bound_theory,
         measure=_bound_measure,
         compare=_bound_compare,
-        figure=_bound_figure,
-        draw=drawn,
+        figure=Curves(lambda setting: np.arange(setting.steps + 1), "step"),
+        wrong={"bound": power(1.01), "kernel": scaled(1 + 1e-6)},
     ),
 )

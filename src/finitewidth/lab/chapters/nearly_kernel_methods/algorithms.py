@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import (
     DirectOptimization,
@@ -13,17 +12,12 @@ from finitewidth.dynamics.algorithms import (
 )
 from finitewidth.dynamics.machine import nearly_kernel_machine
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import ROBERTS
+from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
-from finitewidth.lab.shapes.orders import Curve, Orders, leading_power, order_claim
-from finitewidth.report import style
+from finitewidth.lab.shapes.orders import Curve, Orders, leading_power, off_by, order_claim
 
-_CHAPTER = "Nearly-kernel methods"
 _SOURCE = f"{ROBERTS}, nearly-kernel methods"
 _SMALL_STEP = 0.05
 
@@ -150,35 +144,19 @@ def _sweep_powers(setting: Sweep, predicted: Prediction, measured: Measurement, 
     return np.array([leading_power(np.array(setting.epsilons), gap) for gap in gaps])
 
 
-def _sweep_compare(setting: Sweep, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict(
-        tuple(
-            absolute_error(
-                f"power of epsilon, {name}",
-                predicted["order"],
-                _sweep_powers(setting, predicted, measured, name),
-                0.02,
-            )
-            for name in _SWEPT
-        )
-    )
-
-
-def _sweep_figure(setting: Sweep, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("The power of what is left out, problem by problem")
-    which = np.arange(setting.problems)
-    style.theory_line(axes, [0, setting.problems - 1], [2, 2], style.GREY, "second order")
-    for name, color in zip(_SWEPT, style.PALETTE, strict=False):
+def _sweep_compare(setting: Sweep, predicted: Prediction, measured: Measurement) -> Checks:
+    for name in _SWEPT:
         powers = _sweep_powers(setting, predicted, measured, name)
-        style.measured_points(axes, which, powers, np.zeros(len(which)), color, name)
-    axes.set(xlabel="problem", ylabel=r"fitted power of $\epsilon$", ylim=(1.8, 2.2))
-    style.whole_ticks(axes.xaxis)
-    axes.legend(ncols=2)
-    return figure
+        yield absolute_error(f"power of epsilon, {name}", predicted["order"], powers, 0.02)
 
 
-_QUICK, _FULL = Orders(0.01, 3), Orders(0.02, 5, train=12, test=10, features=40)
 _FLOW, _DIRECT = _against(GradientFlow()), _against(DirectOptimization())
+
+
+def _flow_at_any_step(setting: Orders, value: np.ndarray) -> np.ndarray:
+    """The projectors of gradient flow for gradient descent at a finite step."""
+    return _descent_theory(setting)["flow formula"]
+
 
 CLAIMS = (
     order_claim(
@@ -192,58 +170,51 @@ CLAIMS = (
         ),
         id="nk-gd-finite-eta",
         title="gradient descent at any stable step is predicted up to epsilon^2, and the step matters",
-        chapter=_CHAPTER,
         statement=(
-            "From zero weights and with eta below 2/lambda_max, the nearly-kernel formula misses the end "
-            "of gradient descent by second order in epsilon, at large and at small steps; the formula of "
+            "From zero weights and with eta below 2/lambda_max, the nearly-kernel formula misses the end of "
+            "gradient descent by second order in epsilon, at large and at small steps; the formula of "
             "gradient flow misses descent at a large step by first order, as the kernel alone does."
         ),
         source=f"{_SOURCE} (from zero weights, for stable steps)",
-        heading="Gradient descent at large and at small steps",
-        quick=_QUICK,
         full=Orders(0.01, 5, train=12, test=10, features=40, edge=1.8),
+        wrong={"nearly kernel": _flow_at_any_step, "small steps": off_by(1)},
     ),
     order_claim(
         *_FLOW,
         (Curve("nearly kernel", 2), Curve("kernel alone", 1)),
         id="nk-ode",
         title="gradient flow is predicted up to epsilon^2",
-        chapter=_CHAPTER,
         statement="With Z_A = Z_B = 1/(l1 (l1 + l2)) the formula misses gradient flow by second order.",
         source=f"{_SOURCE}, the limit of small steps",
-        heading="Gradient flow, integrated to the end",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"nearly kernel": off_by(1)},
     ),
     order_claim(
         *_DIRECT,
         (Curve("nearly kernel", 2), Curve("kernel alone", 1)),
         id="nk-direct",
         title="direct optimisation in the span of the features is predicted up to epsilon^2",
-        chapter=_CHAPTER,
         statement=(
-            "With Z_A = 0 and Z_B = 1/(2 l1 l2) the formula misses by second order the weights in the "
-            "span of the training features that reach the labels."
+            "With Z_A = 0 and Z_B = 1/(2 l1 l2) the formula misses by second order the weights in the span "
+            "of the training features that reach the labels."
         ),
         source=f"{_SOURCE} (direct optimisation means weights in the span of the training features)",
-        heading="Newton's method in the span of the features",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"nearly kernel": off_by(1)},
     ),
     Claim(
-        "nk-sweep",
-        "second order on problems of many sizes",
-        _CHAPTER,
-        "What the formula leaves out is of second order in epsilon on every one of a set of random "
-        "problems with 3 to 12 training points, for four algorithms.",
-        _SOURCE,
-        Sweep(3),
-        Sweep(10),
-        _sweep_theory,
-        _sweep_measure,
-        _sweep_compare,
-        _sweep_figure,
-        draw=drawn,
+        id="nk-sweep",
+        title="second order on problems of many sizes",
+        statement=(
+            "What the formula leaves out is of second order in epsilon on every one of a set of random "
+            "problems with 3 to 12 training points, for four algorithms."
+        ),
+        source=_SOURCE,
+        quick=Sweep(3),
+        full=Sweep(10),
+        theory=_sweep_theory,
+        measure=_sweep_measure,
+        compare=_sweep_compare,
+        figure=Curves("problems", "problem"),
+        wrong={"order": scaled(0.5)},
     ),
     order_claim(
         _start_theory,
@@ -251,15 +222,12 @@ CLAIMS = (
         (Curve("dressed features", 2), Curve("features of zero", 1), Curve("the start ignored", 0)),
         id="nk-nonzero-init",
         title="a start away from zero needs the features of the start",
-        chapter=_CHAPTER,
         statement=(
-            "From weights W(0) the formula holds up to second order with phi^E(W(0)), its kernel and meta"
-            " kernel, and labels y - z(0); with the features of zero it is off by first order, ignoring "
-            "the start by order one."
+            "From weights W(0) the formula holds up to second order with phi^E(W(0)), its kernel and meta "
+            "kernel, and labels y - z(0); with the features of zero it is off by first order, ignoring the "
+            "start by order one."
         ),
         source=f"{_SOURCE} (which treats zero weights only)",
-        heading="Gradient flow from weights of order one",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"dressed features": off_by(1)},
     ),
 )

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.dynamics.algorithms import (
     DirectOptimization,
@@ -13,16 +12,11 @@ from finitewidth.dynamics.algorithms import (
 )
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
 from finitewidth.dynamics.projectors import direct_coefficient, inverting, pair_projectors
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import ROBERTS
+from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
-from finitewidth.report import style
 
-_CHAPTER = "Nearly-kernel methods"
 _SOURCE = f"{ROBERTS}, nearly-kernel methods"
 
 
@@ -66,23 +60,10 @@ def _direct_measure(setting: DirectSolvers, key) -> Measurement:
     return {"coefficient": exact(np.array(found))}
 
 
-def _direct_compare(setting: DirectSolvers, predicted: Prediction, measured: Measurement) -> Verdict:
+def _direct_compare(setting: DirectSolvers, predicted: Prediction, measured: Measurement) -> Checks:
     # The next order of the series in epsilon, with a coefficient of order one, and ten of them to be safe.
     found, allowed = measured["coefficient"].value, 10 * setting.epsilon
-    return Verdict((absolute_error("coefficient of Z_A", predicted["coefficient"], found, allowed),))
-
-
-def _direct_figure(setting: DirectSolvers, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Direct optimisation is not one algorithm")
-    where = np.arange(len(setting.names))
-    axes.bar(where, predicted["coefficient"], color=style.PALETTE[0], alpha=0.35, label="theory")
-    style.measured_points(
-        axes, where, measured["coefficient"].value, np.zeros(len(where)), style.PALETTE[1], "solved"
-    )
-    axes.set_xticks(where, setting.names, rotation=20, ha="right")
-    axes.set(ylabel=r"$Z_A$ in units of $\tilde k^{-1}\tilde k^{-1}$")
-    axes.legend()
-    return figure
+    return [absolute_error("coefficient of Z_A", predicted["coefficient"], found, allowed)]
 
 
 @dataclass(frozen=True)
@@ -127,27 +108,10 @@ def _pairs_measure(setting: Pairs, key) -> Measurement:
     return {name: exact(np.array(values)) for name, values in found.items()}
 
 
-def _pairs_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
+def _pairs_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
     names = ("Z_A", "Z_B", "symmetric Z_B")
     scale = float(np.abs(predicted["symmetric Z_B"]).max())
-    return Verdict(
-        tuple(absolute_error(n, predicted[n] / scale, measured[n].value / scale, 1e-11) for n in names)
-    )
-
-
-def _pairs_figure(setting: Pairs, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("One projector knows the algorithm, the other does not", 2)
-    l, middle = setting.eigenvalues, setting.modes // 2
-    for i, (edge, color) in enumerate(zip(setting.edges, style.PALETTE, strict=False)):
-        label = rf"$\eta = {edge}/\lambda_{{max}}$"
-        for axes, name in ((left, "Z_A"), (right, "symmetric Z_B")):
-            style.theory_line(axes, l, predicted[name][i, middle], color, label)
-            style.measured_points(axes, l, measured[name].value[i, middle], np.zeros(len(l)), color)
-    titles = ((left, "$Z_A$"), (right, "symmetric part of $Z_B$"))
-    for axes, title in titles:
-        axes.set(xscale="log", xlabel=r"eigenvalue $\lambda_2$ of the other mode", title=title)
-    style.legend(left, "summed over steps", loc="best", error_bars=False)
-    return figure
+    return [absolute_error(n, predicted[n] / scale, measured[n].value / scale, 1e-11) for n in names]
 
 
 @dataclass(frozen=True)
@@ -195,22 +159,9 @@ def _basis_measure(setting: Tensors, key) -> Measurement:
     return {"outputs": exact(np.array(found))}
 
 
-def _basis_compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Verdict:
+def _basis_compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Checks:
     allowed = setting.problem.rounding
-    return Verdict((absolute_error("outputs", predicted["outputs"], measured["outputs"].value, allowed),))
-
-
-def _basis_figure(setting: Tensors, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Eigenbasis and tensors of four points")
-    names = ("flow", *(rf"$\eta = {edge}/\lambda_{{max}}$" for edge in setting.edges))
-    where = np.arange(predicted["outputs"].shape[1])[setting.train :]
-    for i, (name, color) in enumerate(zip(names, style.PALETTE, strict=False)):
-        style.theory_line(axes, where, predicted["outputs"][i, where], color, name)
-        style.measured_points(axes, where, measured["outputs"].value[i, where], np.zeros(len(where)), color)
-    axes.set(xlabel="test point", ylabel="prediction")
-    style.whole_ticks(axes.xaxis)
-    style.legend(axes, "four-point tensors", "eigenbasis", loc="best", error_bars=False)
-    return figure
+    return [absolute_error("outputs", predicted["outputs"], measured["outputs"], allowed)]
 
 
 def _inverting_theory(setting: Tensors) -> Prediction:
@@ -226,85 +177,77 @@ def _inverting_measure(setting: Tensors, key) -> Measurement:
     return {"X": exact(np.array([_naive(problem, problem.step(edge))[2] for edge in setting.edges]))}
 
 
-def _inverting_compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Verdict:
+def _inverting_compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Checks:
     scale = float(np.abs(measured["X"].value).max())
     # The matrix of pairs has as many rows as there are pairs, and about the condition of the kernel.
     allowed = setting.train**2 * np.finfo(float).eps * setting.problem.condition
-    return Verdict((absolute_error("X", predicted["X"] / scale, measured["X"].value / scale, allowed),))
+    return [absolute_error("X", predicted["X"] / scale, measured["X"].value / scale, allowed)]
 
 
-def _inverting_figure(setting: Tensors, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("The inverting tensor, entry by entry")
-    for i, (edge, color) in enumerate(zip(setting.edges, style.PALETTE, strict=False)):
-        theory, found = predicted["X"][i].ravel(), measured["X"].value[i].ravel()
-        some = np.argsort(theory)[:: max(1, len(theory) // 60)]
-        label = rf"$\eta = {edge}/\lambda_{{max}}$"
-        style.measured_points(axes, theory[some], found[some], np.zeros(len(some)), color, label)
-    reach = [predicted["X"].min(), predicted["X"].max()]
-    style.theory_line(axes, reach, reach, style.GREY, "equal")
-    axes.set(xlabel="eigenbasis", ylabel="inverse of the matrix of pairs")
-    axes.legend()
-    return figure
+def _exchanged(setting: Pairs, value: np.ndarray) -> np.ndarray:
+    """The two slots of a projector exchanged."""
+    return np.swapaxes(value, 1, 2)
 
 
 CLAIMS = (
     Claim(
-        "nk-eigenbasis",
-        "algorithm projectors are diagonal in the eigenbasis of the training kernel",
-        _CHAPTER,
-        "Predictions with Z_A and Z_B as functions of two eigenvalues equal those with the literal "
-        "tensors of four training points, so that none of these is ever needed.",
-        _SOURCE,
-        Tensors(6),
-        Tensors(16),
-        _basis_theory,
-        _basis_measure,
-        _basis_compare,
-        _basis_figure,
-        draw=drawn,
+        id="nk-eigenbasis",
+        title="algorithm projectors are diagonal in the eigenbasis of the training kernel",
+        statement=(
+            "Predictions with Z_A and Z_B as functions of two eigenvalues equal those with the literal "
+            "tensors of four training points, so that none of these is ever needed."
+        ),
+        source=_SOURCE,
+        quick=Tensors(6),
+        full=Tensors(16),
+        theory=_basis_theory,
+        measure=_basis_measure,
+        compare=_basis_compare,
+        wrong={"outputs": scaled(1.0001)},
     ),
     Claim(
-        "nk-inverting-tensor",
-        "the inverting tensor in the eigenbasis",
-        _CHAPTER,
-        "1/(l1 + l2 - eta l1 l2) in the eigenbasis inverts the matrix k x 1 + 1 x k - eta k x k of pairs.",
-        _SOURCE,
-        Tensors(6),
-        Tensors(16),
-        _inverting_theory,
-        _inverting_measure,
-        _inverting_compare,
-        _inverting_figure,
-        draw=drawn,
+        id="nk-inverting-tensor",
+        title="the inverting tensor in the eigenbasis",
+        statement="1/(l1 + l2 - eta l1 l2) in the eigenbasis inverts the matrix k x 1 + 1 x k - eta k x k of "
+        "pairs.",
+        source=_SOURCE,
+        quick=Tensors(6),
+        full=Tensors(16),
+        theory=_inverting_theory,
+        measure=_inverting_measure,
+        compare=_inverting_compare,
+        wrong={"X": scaled(1.001)},
     ),
     Claim(
-        "nk-ZB-universal",
-        "all dependence on the algorithm sits in Z_A",
-        _CHAPTER,
-        "The part of Z_B that a meta kernel sees, its symmetric part, is 1/(2 l1 l2) at every learning "
-        "rate: residual times accumulated residual plus half a squared step telescopes.",
-        f"{_SOURCE} (whose Z_B differ between algorithms by an antisymmetric part only)",
-        Pairs(5),
-        Pairs(25, edges=(0.02, 0.05, 0.37, 1.3, 1.9)),
-        _pairs_theory,
-        _pairs_measure,
-        _pairs_compare,
-        _pairs_figure,
-        draw=drawn,
+        id="nk-ZB-universal",
+        title="all dependence on the algorithm sits in Z_A",
+        statement=(
+            "The part of Z_B that a meta kernel sees, its symmetric part, is 1/(2 l1 l2) at every learning "
+            "rate: residual times accumulated residual plus half a squared step telescopes."
+        ),
+        source=f"{_SOURCE} (whose Z_B differ between algorithms by an antisymmetric part only)",
+        quick=Pairs(5),
+        full=Pairs(25, edges=(0.02, 0.05, 0.37, 1.3, 1.9)),
+        theory=_pairs_theory,
+        measure=_pairs_measure,
+        compare=_pairs_compare,
+        figure=Curves("eigenvalues", r"eigenvalue $\lambda_2$ of the other mode"),
+        wrong={"Z_A": _exchanged, "symmetric Z_B": scaled(2.0)},
     ),
     Claim(
-        "nk-direct-not-unique",
-        "natural meanings of direct optimisation differ at first order",
-        _CHAPTER,
-        "Z_A in units of 1/(l1 l2) is 0 in the row space and for full Gauss-Newton steps, (1-g)/(2-g) for"
-        " steps of size g, 1/2 for Gauss-Newton flow and 1 for the shortest weights.",
-        f"{_SOURCE} (which gives the first)",
-        DirectSolvers((1.0, 0.5, 0.1)),
-        DirectSolvers((1.0, 0.8, 0.5, 0.2, 0.1, 0.05, 0.0)),
-        _direct_theory,
-        _direct_measure,
-        _direct_compare,
-        _direct_figure,
-        draw=drawn,
+        id="nk-direct-not-unique",
+        title="natural meanings of direct optimisation differ at first order",
+        statement=(
+            "Z_A in units of 1/(l1 l2) is 0 in the row space and for full Gauss-Newton steps, (1-g)/(2-g) "
+            "for steps of size g, 1/2 for Gauss-Newton flow and 1 for the shortest weights."
+        ),
+        source=f"{_SOURCE} (which gives the first)",
+        quick=DirectSolvers((1.0, 0.5, 0.1)),
+        full=DirectSolvers((1.0, 0.8, 0.5, 0.2, 0.1, 0.05, 0.0)),
+        theory=_direct_theory,
+        measure=_direct_measure,
+        compare=_direct_compare,
+        figure=Curves("names", "direct optimisation"),
+        wrong={"coefficient": scaled(0.0)},
     ),
 )

@@ -14,19 +14,19 @@ from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.machine import nearly_kernel_machine
 from finitewidth.dynamics.tangent_model import TangentModel
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import IEMS_402, ROBERTS, RandomProblem, power_laws, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, depth_over_width
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, propagated, stacked
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import IEMS_402, ROBERTS
-from finitewidth.lab.shapes.orders import Curve, Orders, fitted_power, order_claim
+from finitewidth.lab.shapes.orders import Curve, Orders, fitted_power, off_by, order_claim
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
-from finitewidth.report import style
 
-_CHAPTER = "Networks as nearly-kernel machines"
 _SOURCE = f"{ROBERTS}, quadratic models and deep learning"
+
+
+_DISTANCE = "typical distance of the outputs"
 
 
 def _frame(rng: np.random.Generator, points: int) -> np.ndarray:
@@ -170,27 +170,20 @@ def _bend(depth: int, widths: tuple[int, ...]) -> float:
     return float(depth_over_width(depth, widths[0]) / np.log(widths[-1] / widths[0]))
 
 
-def _width_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
+def _width_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Checks:
     bend = _bend(setting.hidden_layers + 1, setting.widths)
-    return Verdict(
-        tuple(
-            absolute_error(f"power of the width, {name} model", predicted[name], measured[name], bend)
-            for name in _MODELS
-        )
-    )
+    return [
+        absolute_error(f"power of the width, {name} model", predicted[name], measured[name], bend)
+        for name in _MODELS
+    ]
 
 
 def _width_figure(setting: Widths, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("A wide network is a cubic model")
-    n = np.array(setting.widths, float)
-    for name, color in zip(_MODELS, style.PALETTE, strict=False):
-        (gap, sem), slope = measured[f"{name} gap"], float(predicted[name])
-        style.theory_line(axes, n, gap[-1] * (n / n[-1]) ** slope, color, f"{name} model: $n^{{{slope:g}}}$")
-        style.measured_points(axes, n, gap, sem, color)
-    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="typical distance of the outputs")
-    style.plain_ticks(axes.xaxis, setting.widths)
-    style.legend(axes, "trained side by side", "predicted power", loc="best", error_bars=False)
-    return figure
+    laws = {
+        rf"{name} model: $n^{{{predicted[name]:g}}}$": (measured[f"{name} gap"], predicted[name])
+        for name in _MODELS
+    }
+    return power_laws("A wide network is a cubic model", setting.widths, laws, r"width $n$", _DISTANCE)
 
 
 @dataclass(frozen=True)
@@ -252,33 +245,20 @@ def _machine_gaps(predicted: Prediction, measured: Measurement, name: str) -> Es
     return stacked([jackknife(np.log(row) / 2, np.exp) for row in squares])
 
 
-def _machine_compare(setting: Machines, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict(
-        tuple(
-            absolute_error(
-                f"power of the width, {name}",
-                predicted["slope"],
-                _power_of_width(setting.widths, _machine_gaps(predicted, measured, name)),
-                _bend(2, setting.widths),
-            )
-            for name in ("NTK alone", "NTK and dNTK")
-        )
-    )
+def _machine_compare(setting: Machines, predicted: Prediction, measured: Measurement) -> Checks:
+    for name in ("NTK alone", "NTK and dNTK"):
+        power = _power_of_width(setting.widths, _machine_gaps(predicted, measured, name))
+        bend = _bend(2, setting.widths)
+        yield absolute_error(f"power of the width, {name}", predicted["slope"], power, bend)
 
 
 def _machine_figure(setting: Machines, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Trained networks and the formula at their initialisation")
-    n = np.array(setting.widths, float)
-    for name, color in zip(("NTK alone", "NTK and dNTK"), style.PALETTE, strict=False):
-        gap, sem = _machine_gaps(predicted, measured, name)
-        style.theory_line(
-            axes, n, gap[-1] * (n / n[-1]) ** float(predicted["slope"]), color, f"{name}: $1/n$"
-        )
-        style.measured_points(axes, n, gap, sem, color)
-    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="typical distance of the outputs")
-    style.plain_ticks(axes.xaxis, setting.widths)
-    style.legend(axes, "networks", "predicted power", loc="best", error_bars=False)
-    return figure
+    names = ("NTK alone", "NTK and dNTK")
+    laws = {
+        f"{name}: $1/n$": (_machine_gaps(predicted, measured, name), predicted["slope"]) for name in names
+    }
+    title = "Trained networks and the formula at their initialisation"
+    return power_laws(title, setting.widths, laws, r"width $n$", _DISTANCE)
 
 
 CLAIMS = (
@@ -288,45 +268,47 @@ CLAIMS = (
         (Curve("NTK and dNTK", 2), Curve("NTK alone", 1)),
         id="network-nearly-kernel",
         title="a lazy network is a nearly-kernel machine",
-        chapter=_CHAPTER,
         statement=(
-            "For a network made lazy, z + (z(theta + eps d) - z)/eps, the formula with its NTK and dNTK "
-            "at initialisation misses the end of gradient descent by second order in epsilon, the NTK "
-            "alone by first."
+            "For a network made lazy, z + (z(theta + eps d) - z)/eps, the formula with its NTK and dNTK at "
+            "initialisation misses the end of gradient descent by second order in epsilon, the NTK alone by "
+            "first."
         ),
         source=f"{_SOURCE}; {IEMS_402}, lazy training",
-        heading="A network with two outputs, trained to the end",
         quick=Orders(0.02, 3, train=3, test=4, features=16),
         full=Orders(0.02, 4, train=3, test=4, features=32),
+        wrong={"NTK and dNTK": off_by(1)},
     ),
     Claim(
-        "network-machine-width",
-        "the formula misses a wide network by 1/n",
-        _CHAPTER,
-        "At width n the NTK of a network predicts its trained outputs up to order 1/n, and so does the "
-        "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are of"
-        " the same order 1/n.",
-        f"{_SOURCE} (quadratic models are minimal, not complete)",
-        Machines((64, 2048), draws=64),
-        Machines((64, 128, 256, 512, 1024), draws=150),
-        _machine_theory,
-        _machine_measure,
-        _machine_compare,
-        _machine_figure,
-        draw=drawn,
+        id="network-machine-width",
+        title="the formula misses a wide network by 1/n",
+        statement=(
+            "At width n the NTK of a network predicts its trained outputs up to order 1/n, and so does the "
+            "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are "
+            "of the same order 1/n."
+        ),
+        source=f"{_SOURCE} (quadratic models are minimal, not complete)",
+        quick=Machines((64, 2048), draws=64),
+        full=Machines((64, 128, 256, 512, 1024), draws=150),
+        theory=_machine_theory,
+        measure=_machine_measure,
+        compare=_machine_compare,
+        figure=_machine_figure,
+        wrong={"slope": scaled(0.5)},
     ),
     Claim(
-        "mlp-cubic-model",
-        "to order 1/n a network behaves as a cubic model",
-        _CHAPTER,
-        "Trained side by side, a network differs from its linear and its quadratic Taylor model by order "
-        "1/n, and from its cubic one by 1/n^2.",
-        f"{_SOURCE} (with the output of the start, which the slide leaves out)",
-        Widths((256, 4096), draws=100),
-        Widths((256, 512, 1024, 2048, 4096), draws=100),
-        _width_theory,
-        _width_measure,
-        _width_compare,
-        _width_figure,
+        id="mlp-cubic-model",
+        title="to order 1/n a network behaves as a cubic model",
+        statement=(
+            "Trained side by side, a network differs from its linear and its quadratic Taylor model by order "
+            "1/n, and from its cubic one by 1/n^2."
+        ),
+        source=f"{_SOURCE} (with the output of the start, which the slide leaves out)",
+        quick=Widths((256, 4096), draws=100),
+        full=Widths((256, 512, 1024, 2048, 4096), draws=100),
+        theory=_width_theory,
+        measure=_width_measure,
+        compare=_width_compare,
+        figure=_width_figure,
+        wrong={"cubic": scaled(0.5), "quadratic": scaled(2.0)},
     ),
 )

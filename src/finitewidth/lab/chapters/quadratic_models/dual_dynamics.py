@@ -7,12 +7,11 @@ from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent,
 from finitewidth.dynamics.dual import dual_descent, kernel_step, output_step
 from finitewidth.dynamics.meta_kernel import DenseMetaKernel
 from finitewidth.dynamics.representation import trained_kernel
-from finitewidth.lab.framework.sources import ROBERTS
+from finitewidth.lab.framework import ROBERTS
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
-from finitewidth.lab.shapes.orders import Curve, Orders, order_claim
+from finitewidth.lab.shapes.orders import Curve, Orders, off_by, order_claim
 
-_CHAPTER = "Quadratic models"
 _SOURCE = f"{ROBERTS}, quadratic models"
 
 
@@ -138,8 +137,6 @@ def _kernel_measure(setting: Orders, key) -> dict[str, np.ndarray]:
     return found
 
 
-_QUICK, _FULL = Orders(0.01, 3), Orders(0.02, 5, train=12, test=10, features=40)
-
 CLAIMS = (
     order_claim(
         _update_theory,
@@ -147,16 +144,12 @@ CLAIMS = (
         (Curve("two terms", None), Curve("without the second", 1), Curve("features", None, "slopes")),
         id="quad-feature-update",
         title="a change of the weights changes outputs in two terms and features in one, without remainder",
-        chapter=_CHAPTER,
         statement=(
-            "z(W + dW) = z + phi^E dW + eps/2 dW psi dW and phi^E(W + dW) = phi^E + eps psi dW hold "
-            "exactly, for symmetric psi: the features of a quadratic model evolve like the outputs of a "
-            "linear one."
+            "z(W + dW) = z + phi^E dW + eps/2 dW psi dW and phi^E(W + dW) = phi^E + eps psi dW hold exactly, "
+            "for symmetric psi: the features of a quadratic model evolve like the outputs of a linear one."
         ),
         source=f"{_SOURCE} (the update of the features in full)",
-        heading="Two terms are all there is",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"two terms": off_by(1), "features": off_by(2)},
     ),
     order_claim(
         _step_theory,
@@ -164,15 +157,12 @@ CLAIMS = (
         (Curve("dressed outputs", None), Curve("bare outputs", 2)),
         id="dual-z-update",
         title="one step of the outputs in sample space",
-        chapter=_CHAPTER,
         statement=(
             "One step of gradient descent changes the outputs by -eta k^E e + eta^2/2 mu^E e e, exactly; "
             "with the bare mu in place of the dressed mu^E what is dropped is of second order in epsilon."
         ),
         source=f"{_SOURCE}, dual sample space (the dots are the dressing of mu)",
-        heading="Outputs after one step, from weights of order one",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"dressed outputs": off_by(2), "bare outputs": off_by(1)},
     ),
     order_claim(
         _step_theory,
@@ -180,16 +170,13 @@ CLAIMS = (
         (Curve("dressed kernel", None, "kernel"), Curve("bare kernel", 2, "kernel")),
         id="dual-kE-update",
         title="one step of the effective kernel in sample space",
-        chapter=_CHAPTER,
         statement=(
             "One step changes the effective kernel by -eta (mu^E_12 e + mu^E_21 e) + eta^2 eps^2 (psi_1 "
-            "g)(psi_2 g) with g the gradient, exactly; with the bare mu and without the last term what is"
-            " dropped is of second order in epsilon."
+            "g)(psi_2 g) with g the gradient, exactly; with the bare mu and without the last term what is "
+            "dropped is of second order in epsilon."
         ),
         source=f"{_SOURCE}, dual sample space",
-        heading="The effective kernel after one step",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"bare kernel": off_by(1)},
     ),
     order_claim(
         _trajectory_theory,
@@ -197,15 +184,14 @@ CLAIMS = (
         (Curve("dual dynamics", 2), Curve("fixed kernel", 1)),
         id="dual-trajectory",
         title="outputs and kernel without weights follow gradient descent up to epsilon^2 at all times",
-        chapter=_CHAPTER,
         statement=(
-            "Iterating both truncated steps from zero follows gradient descent on the weights with an "
-            "error of second order in epsilon over all steps together; a fixed kernel is off by first order."
+            "Iterating both truncated steps from zero follows gradient descent on the weights with an error "
+            "of second order in epsilon over all steps together; a fixed kernel is off by first order."
         ),
         source=f"{_SOURCE}, coupled difference equations",
-        heading="The error of all steps on the way",
         quick=Orders(0.01, 3, edge=1.0),
         full=Orders(0.02, 5, edge=1.0),
+        wrong={"dual dynamics": off_by(1)},
     ),
     order_claim(
         _kernel_theory,
@@ -216,15 +202,11 @@ CLAIMS = (
         ),
         id="kE-trained",
         title="the trained kernel is the same for every algorithm that starts at zero",
-        chapter=_CHAPTER,
         statement=(
-            "At the end of training k^E_12 = k_12 + (mu_12 + mu_21) k^(-1) y up to second order in "
-            "epsilon, for gradient descent, gradient flow, direct optimisation and the shortest weights "
-            "alike."
+            "At the end of training k^E_12 = k_12 + (mu_12 + mu_21) k^(-1) y up to second order in epsilon, "
+            "for gradient descent, gradient flow, direct optimisation and the shortest weights alike."
         ),
         source=f"{_SOURCE}, representation learning (with the label that the formula drops)",
-        heading="The effective kernel at the end of training",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"k^E after minimum norm": off_by(1)},
     ),
 )

@@ -5,12 +5,11 @@ import numpy as np
 from finitewidth.dynamics.algorithms import DirectOptimization
 from finitewidth.dynamics.meta_kernel import DenseMetaKernel
 from finitewidth.dynamics.representation import Deformation, deformation, trained_kernel
-from finitewidth.lab.framework.sources import ROBERTS
+from finitewidth.lab.framework import ROBERTS
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
-from finitewidth.lab.shapes.orders import Curve, Orders, order_claim
+from finitewidth.lab.shapes.orders import Curve, Orders, off_by, order_claim
 
-_CHAPTER = "Representation learning"
 _SOURCE = f"{ROBERTS}, representation learning"
 _FULL_STEP = DirectOptimization("gauss-newton")
 _FLOW = DirectOptimization("gauss-newton", 0.0)
@@ -103,7 +102,6 @@ def _one_sided_theory(setting: Orders) -> dict[str, np.ndarray]:
 
 # What is left at third order has to stay above rounding.
 _LARGER, _LARGER_FULL = Orders(0.05, 3), Orders(0.1, 4, train=12, test=10, features=40)
-_QUICK, _FULL = Orders(0.01, 3), Orders(0.02, 5, train=12, test=10, features=40)
 
 CLAIMS = (
     order_claim(
@@ -112,16 +110,13 @@ CLAIMS = (
         (Curve("both parts", 2), Curve("linear weights", 1)),
         id="nk-weight-split",
         title="trained weights are those of the linear model plus a part of first order",
-        chapter=_CHAPTER,
         statement=(
-            "Direct optimisation in the row space ends at W^F + eps W^I with W^I = -1/2 Phi^T k^(-1) m "
-            "and m_a = W^F psi_a W^F, up to second order: what representation learning takes back from "
-            "the linear fit."
+            "Direct optimisation in the row space ends at W^F + eps W^I with W^I = -1/2 Phi^T k^(-1) m and "
+            "m_a = W^F psi_a W^F, up to second order: what representation learning takes back from the "
+            "linear fit."
         ),
         source=f"{_SOURCE} as regularisation",
-        heading="Weights of direct optimisation",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"both parts": off_by(1)},
     ),
     order_claim(
         _second_theory,
@@ -129,15 +124,14 @@ CLAIMS = (
         (Curve("three terms", 3), Curve("two terms", 2)),
         id="nk-zII-direct",
         title="the second order of direct optimisation",
-        chapter=_CHAPTER,
         statement=(
-            "With r = k^(-1) m and n_d = mu_d q r the outputs of direct optimisation are z^F + eps P[m]/2"
-            " - eps^2 P[n]/2 up to third order."
+            "With r = k^(-1) m and n_d = mu_d q r the outputs of direct optimisation are z^F + eps P[m]/2 - "
+            "eps^2 P[n]/2 up to third order."
         ),
         source=f"{_SOURCE} (which asks for this term)",
-        heading="Direct optimisation to second order",
         quick=_LARGER,
         full=_LARGER_FULL,
+        wrong={"three terms": off_by(2)},
     ),
     order_claim(
         _newton_theory,
@@ -145,15 +139,14 @@ CLAIMS = (
         (Curve("its own second order", 3), Curve("that of the row space", 2)),
         id="nk-zII-gauss-newton",
         title="Gauss-Newton has a second order of its own",
-        chapter=_CHAPTER,
         statement=(
             "Full Gauss-Newton steps share the first order of direct optimisation in the row space, and "
             "differ from it at second order by a term that leaves the span of the features."
         ),
         source=f"{_SOURCE}, order epsilon squared",
-        heading="Gauss-Newton to second order",
         quick=_LARGER,
         full=_LARGER_FULL,
+        wrong={"its own second order": off_by(2)},
     ),
     order_claim(
         _sharp_theory,
@@ -165,16 +158,13 @@ CLAIMS = (
         ),
         id="nk-trained-kernel",
         title="kernel regression with the trained kernel is Gauss-Newton flow, not direct optimisation",
-        chapter=_CHAPTER,
         statement=(
-            "With k# = (k + k^E)/2, inverted on the training points, k# k#^(-1) y equals up to second "
-            "order the end of Gauss-Newton flow (Z_A = Z_B); it misses direct optimisation in the row "
-            "space by first order."
+            "With k# = (k + k^E)/2, inverted on the training points, k# k#^(-1) y equals up to second order "
+            "the end of Gauss-Newton flow (Z_A = Z_B); it misses direct optimisation in the row space by "
+            "first order."
         ),
         source=f"{_SOURCE} (which states it for direct optimisation)",
-        heading="What the trained kernel predicts",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"k# for Gauss-Newton flow": off_by(1)},
     ),
     order_claim(
         _one_sided_theory,
@@ -182,14 +172,11 @@ CLAIMS = (
         (Curve("one-sided kernel", None),),
         id="nk-one-sided-kernel",
         title="direct optimisation is a kernel prediction with a one-sided trained kernel",
-        chapter=_CHAPTER,
         statement=(
             "With (phi_d + phi^E_d(W*))/2 on one side and phi_a on the other, kernel regression equals "
             "direct optimisation in the row space to all orders in epsilon."
         ),
         source=f"{_SOURCE} (in place of the symmetric trained kernel)",
-        heading="An exact kernel prediction",
-        quick=_QUICK,
-        full=_FULL,
+        wrong={"one-sided kernel": off_by(2)},
     ),
 )

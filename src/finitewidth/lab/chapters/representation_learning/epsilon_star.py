@@ -15,11 +15,8 @@ from finitewidth.dynamics.algorithms import DirectOptimization
 from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
 from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
 from finitewidth.dynamics.tangent_model import TangentModel
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import relative_error
-from finitewidth.lab.framework.estimate import exact
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import ROBERTS
+from finitewidth.lab.framework import ROBERTS, RandomProblem, exact, relative_error, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
 from finitewidth.lab.instruments.teachers import Teacher, taught, test_loss
@@ -27,7 +24,6 @@ from finitewidth.models.point_model import jacobian_at, outputs_at
 from finitewidth.networks.weight_space import train_weights
 from finitewidth.report import style
 
-_CHAPTER = "Representation learning"
 _SOURCE = f"{ROBERTS}, representation learning"
 _ROW_SPACE = DirectOptimization()
 
@@ -73,27 +69,13 @@ def _losses_measure(setting: TestLosses, key) -> Measurement:
     return {"slope": exact(np.array(slopes)), "curvature": exact(np.array(bends))}
 
 
-def _slope_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict((relative_error("dL/d epsilon", predicted["slope"], measured["slope"].value, 1e-5),))
+def _slope_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
+    return [relative_error("dL/d epsilon", predicted["slope"], measured["slope"], 1e-5)]
 
 
-def _derivative_figure(name: str, title: str, label: str):
-    def figure(setting: TestLosses, predicted: Prediction, measured: Measurement) -> Figure:
-        picture, (axes,) = style.panels(title)
-        reach = [float(predicted[name].min()), float(predicted[name].max())]
-        style.theory_line(axes, reach, reach, style.GREY, "equal")
-        zeros = np.zeros(setting.problems)
-        style.measured_points(axes, predicted[name], measured[name].value, zeros, style.PALETTE[0])
-        axes.set(xlabel=f"{label}, by formula", ylabel="by differences of trained models")
-        style.legend(axes, "random problems", loc="best", error_bars=False)
-        return picture
-
-    return figure
-
-
-def _bend_compare(setting, predicted: Prediction, measured: Measurement) -> Verdict:
+def _bend_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
     found = measured["curvature"].value
-    return Verdict((relative_error("d^2L/d epsilon^2", predicted["curvature"], found, 1e-3),))
+    return [relative_error("d^2L/d epsilon^2", predicted["curvature"], found, 1e-3)]
 
 
 @dataclass(frozen=True)
@@ -128,15 +110,13 @@ def _scan_measure(setting: Scan, key) -> Measurement:
     }
 
 
-def _scan_compare(setting: Scan, predicted: Prediction, measured: Measurement) -> Verdict:
+def _scan_compare(setting: Scan, predicted: Prediction, measured: Measurement) -> Checks:
     # In units of the series, epsilon* drops its first power of epsilon, and one more term the second.
     found, small = measured["epsilon"].value, setting.teacher
-    return Verdict(
-        (
-            relative_error("epsilon* against the scan", predicted["epsilon"], found, small),
-            relative_error("one more term", predicted["refined"], found, small**2),
-        )
-    )
+    return [
+        relative_error("epsilon* against the scan", predicted["epsilon"], found, small),
+        relative_error("one more term", predicted["refined"], found, small**2),
+    ]
 
 
 def _scan_figure(setting, predicted: Prediction, measured: Measurement) -> Figure:
@@ -240,72 +220,83 @@ def _diabetes_measure(setting: Diabetes, key) -> Measurement:
     }
 
 
-def _diabetes_compare(setting: Diabetes, predicted: Prediction, measured: Measurement) -> Verdict:
+def _diabetes_compare(setting: Diabetes, predicted: Prediction, measured: Measurement) -> Checks:
     # Differences are good to six digits; a curvature that nearly cancels may cost three of them.
     found = measured["epsilon"].value
-    return Verdict((relative_error("epsilon* against Newton's step", predicted["epsilon"], found, 1e-3),))
+    return [relative_error("epsilon* against Newton's step", predicted["epsilon"], found, 1e-3)]
+
+
+def _without_the_factor_two(setting: TestLosses, value: np.ndarray) -> np.ndarray:
+    """The denominator of epsilon* as it is printed."""
+    problems = [setting.problem(i) for i in range(setting.problems)]
+    series = [(p, _test_series(p)) for p in problems]
+    return np.array([float(np.sum(s.z_I**2 + (s.z_F - p.y_test) * s.z_II)) for p, s in series])
 
 
 CLAIMS = (
     Claim(
-        "gen-derivative",
-        "learned features help to first order if they point along the test residual",
-        _CHAPTER,
-        "The derivative of the test loss in epsilon at zero is the sum of (z^F - y) z^I over the test set.",
-        f"{_SOURCE}, generalisation (without the extra epsilon; the residual is that of the test set)",
-        TestLosses(4),
-        TestLosses(12),
-        _losses_theory,
-        _losses_measure,
-        _slope_compare,
-        _derivative_figure("slope", "Does feature learning help?", "slope of the test loss"),
-        draw=drawn,
+        id="gen-derivative",
+        title="learned features help to first order if they point along the test residual",
+        statement=(
+            "The derivative of the test loss in epsilon at zero is the sum of (z^F - y) z^I over the test "
+            "set."
+        ),
+        source=f"{_SOURCE}, generalisation (without the extra epsilon; the residual is that of the test set)",
+        quick=TestLosses(4),
+        full=TestLosses(12),
+        theory=_losses_theory,
+        measure=_losses_measure,
+        compare=_slope_compare,
+        wrong={"slope": scaled(1.01)},
     ),
     Claim(
-        "eps-star-curvature",
-        "the second derivative of the test loss decides how much helps",
-        _CHAPTER,
-        "The second derivative of the test loss at zero is the sum of (z^I)^2 + 2 (z^F - y) z^II, the "
-        "denominator of epsilon*; without the factor 2 it is not.",
-        f"{_SOURCE}, how much (with the factor 2)",
-        TestLosses(4),
-        TestLosses(12),
-        _losses_theory,
-        _losses_measure,
-        _bend_compare,
-        _derivative_figure("curvature", "How much feature learning helps", "curvature of the test loss"),
-        draw=drawn,
+        id="eps-star-curvature",
+        title="the second derivative of the test loss decides how much helps",
+        statement=(
+            "The second derivative of the test loss at zero is the sum of (z^I)^2 + 2 (z^F - y) z^II, the "
+            "denominator of epsilon*; without the factor 2 it is not."
+        ),
+        source=f"{_SOURCE}, how much (with the factor 2)",
+        quick=TestLosses(4),
+        full=TestLosses(12),
+        theory=_losses_theory,
+        measure=_losses_measure,
+        compare=_bend_compare,
+        wrong={"curvature": _without_the_factor_two},
     ),
     Claim(
-        "eps-star",
-        "epsilon* is the minimum of the test loss over epsilon",
-        _CHAPTER,
-        "On the data of a teacher with meta features of size tau, whose weights lie in the span of the "
-        "training features, epsilon* is the minimum of the scanned test loss up to a relative error of "
-        "order tau, and the root with one more term, 3 eps^2 z^I z^II, up to tau^2.",
-        f"{_SOURCE}, how much",
-        Scan(1, teacher=0.2, noise=0.3),
-        Scan(5, teacher=0.2, noise=0.3),
-        _scan_theory,
-        _scan_measure,
-        _scan_compare,
-        _scan_figure,
-        draw=drawn,
+        id="eps-star",
+        title="epsilon* is the minimum of the test loss over epsilon",
+        statement=(
+            "On the data of a teacher with meta features of size tau, whose weights lie in the span of the "
+            "training features, epsilon* is the minimum of the scanned test loss up to a relative error of "
+            "order tau, and the root with one more term, 3 eps^2 z^I z^II, up to tau^2."
+        ),
+        source=f"{_SOURCE}, how much",
+        quick=Scan(1, teacher=0.2, noise=0.3),
+        full=Scan(5, teacher=0.2, noise=0.3),
+        theory=_scan_theory,
+        measure=_scan_measure,
+        compare=_scan_compare,
+        figure=_scan_figure,
+        wrong={"epsilon": scaled(1.5), "refined": scaled(1.3)},
     ),
     Claim(
-        "eps-star-diabetes",
-        "epsilon* on the diabetes data",
-        _CHAPTER,
-        "For a hidden layer of random neurons on the diabetes data, its weights held by a penalty, epsilon* "
-        "is Newton's step from zero to the minimum of the test loss over epsilon of trained models. The "
-        "minimum itself may be far away, because labels that no model explains leave a residual.",
-        f"{_SOURCE}, how much",
-        Diabetes(1),
-        Diabetes(3),
-        _diabetes_theory,
-        _diabetes_measure,
-        _diabetes_compare,
-        _scan_figure,
-        draw=drawn,
+        id="eps-star-diabetes",
+        title="epsilon* on the diabetes data",
+        statement=(
+            "For a hidden layer of random neurons on the diabetes data, its weights held by a penalty, "
+            "epsilon* is Newton's step from zero to the minimum of the test loss over epsilon of trained "
+            "models. The minimum itself may be far away, because labels that no model explains leave a "
+            "residual."
+        ),
+        source=f"{_SOURCE}, how much",
+        quick=Diabetes(1),
+        full=Diabetes(3),
+        theory=_diabetes_theory,
+        measure=_diabetes_measure,
+        compare=_diabetes_compare,
+        figure=_scan_figure,
+        wrong={"epsilon": (scaled(-1.0), scaled(1.01))},
     ),
 )

@@ -6,11 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from finitewidth.lab.framework.claim import Check, Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import z_score
-from finitewidth.lab.framework.estimate import Estimate, exact
-from finitewidth.lab.framework.random_problem import drawn
-from finitewidth.lab.framework.sources import ROBERTS
+from finitewidth.lab.framework import ROBERTS, Estimate, exact, scaled, z_score
+from finitewidth.lab.framework.claim import Check, Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.teachers import Teacher, bend_of, taught, test_loss
 from finitewidth.report import style
@@ -61,12 +58,12 @@ def _measure(setting: Useful, key) -> Measurement:
     return shares | {f"{name} slopes": exact(values) for name, values in slopes.items()}
 
 
-def _compare(setting: Useful, predicted: Prediction, measured: Measurement) -> Verdict:
+def _compare(setting: Useful, predicted: Prediction, measured: Measurement) -> Checks:
     def check(name: str) -> Check:
         share = Estimate(measured[name].value, predicted[f"{name} deviation"])
         return z_score(f"share of draws helped, {name}", predicted[name], share)
 
-    return Verdict((check("useful"), check("unrelated")))
+    return [check("useful"), check("unrelated")]
 
 
 def _figure(setting: Useful, predicted: Prediction, measured: Measurement) -> Figure:
@@ -83,20 +80,21 @@ def _figure(setting: Useful, predicted: Prediction, measured: Measurement) -> Fi
 
 CLAIMS = (
     Claim(
-        "useful-meta-features",
-        "the right meta features help, unrelated ones do not on average",
-        "Representation learning",
-        "With unrelated meta features the test loss falls with epsilon in half of the draws, because the "
-        "sign of psi is arbitrary. With the teacher's it falls with the probability Phi(|Pb|^2 / (s |P^T P "
-        "b|)), where b is what they add to the labels, s the noise of the labels, and P = (-k_BA k_AA^-1, "
-        "1) takes off the linear fit; so for small b.",
-        f"{ROBERTS}, representation learning as regularisation",
-        Useful(60, teacher=0.01, noise=5.0),
-        Useful(400, teacher=0.01, noise=5.0),
-        _theory,
-        _measure,
-        _compare,
-        _figure,
-        draw=drawn,
+        id="useful-meta-features",
+        title="the right meta features help, unrelated ones do not on average",
+        statement=(
+            "With unrelated meta features the test loss falls with epsilon in half of the draws, because the "
+            "sign of psi is arbitrary. With the teacher's it falls with the probability Phi(|Pb|^2 / (s |P^T "
+            "P b|)), where b is what they add to the labels, s the noise of the labels, and P = (-k_BA "
+            "k_AA^-1, 1) takes off the linear fit; so for small b."
+        ),
+        source=f"{ROBERTS}, representation learning as regularisation",
+        quick=Useful(60, teacher=0.01, noise=5.0),
+        full=Useful(400, teacher=0.01, noise=5.0),
+        theory=_theory,
+        measure=_measure,
+        compare=_compare,
+        figure=_figure,
+        wrong={"useful": scaled(0.5), "unrelated": scaled(2.0)},
     ),
 )

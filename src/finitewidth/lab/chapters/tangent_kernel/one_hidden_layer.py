@@ -11,18 +11,14 @@ from matplotlib.figure import Figure
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import RandomProblem, exact, orf_543, power_laws, sample_mean, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, z_score
-from finitewidth.lab.framework.estimate import exact, sample_mean
-from finitewidth.lab.framework.random_problem import RandomProblem, drawn
-from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
-from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
-_CHAPTER = "Tangent kernel"
 _SOURCE = orf_543("10/10")
 
 
@@ -112,43 +108,13 @@ def _formula_measure(setting: OneHiddenLayer, key) -> Measurement:
     }
 
 
-def _formula_compare(setting: OneHiddenLayer, predicted: Prediction, measured: Measurement) -> Verdict:
+def _formula_compare(setting: OneHiddenLayer, predicted: Prediction, measured: Measurement) -> Checks:
     layers = ("output layer", "hidden layer")
-    return Verdict(
-        (
-            *(absolute_error(name, predicted[name], measured[name].value, 1e-12) for name in layers),
-            absolute_error("negative part of both", 0.0, measured["negative part"].value, 1e-12),
-            z_score("mean over networks", predicted["mean"], measured["mean"]),
-        )
-    )
-
-
-def _formula_figure(setting: OneHiddenLayer, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("The tangent kernel of one hidden layer", count=2)
-    for name, color in zip(("output layer", "hidden layer"), style.PALETTE, strict=False):
-        style.measured_points(
-            left,
-            predicted[name].ravel(),
-            measured[name].value.ravel(),
-            np.zeros(predicted[name].size),
-            color,
-            name,
-        )
-    _diagonal(left)
-    left.set(xlabel="sum over neurons", ylabel="product of gradients", title="one network, both layers")
-    left.legend()
-    value, sem = measured["mean"]
-    style.measured_points(right, predicted["mean"].ravel(), value.ravel(), sem.ravel(), style.PALETTE[2])
-    _diagonal(right)
-    right.set(
-        xlabel="kernel of infinite width", ylabel="mean of networks, ±2 s.e.", title=f"width {setting.width}"
-    )
-    return figure
-
-
-def _diagonal(axes) -> None:
-    low, high = axes.get_xlim()
-    axes.plot([low, high], [low, high], color=style.GREY, lw=0.9, zorder=1)
+    return [
+        *(absolute_error(name, predicted[name], measured[name], 1e-12) for name in layers),
+        absolute_error("negative part of both", 0.0, measured["negative part"], 1e-12),
+        z_score("mean over networks", predicted["mean"], measured["mean"]),
+    ]
 
 
 def _step_theory(setting: OneHiddenLayer) -> Prediction:
@@ -174,31 +140,37 @@ def _rest(predicted: Prediction, measured: Measurement) -> np.ndarray:
     return np.linalg.norm(measured["outputs"].value - predicted["outputs"], axis=1)
 
 
-def _step_compare(setting: OneHiddenLayer, predicted: Prediction, measured: Measurement) -> Verdict:
+def _step_compare(setting: OneHiddenLayer, predicted: Prediction, measured: Measurement) -> Checks:
     powers = np.diff(np.log(_rest(predicted, measured))) / np.diff(np.log(setting.gammas))
-    return Verdict((absolute_error("power of gamma in what is left", predicted["power"], powers, 0.05),))
+    return [absolute_error("power of gamma in what is left", predicted["power"], powers, 0.05)]
 
 
 def _step_figure(setting: OneHiddenLayer, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("One step follows the tangent kernel up to the square of the step")
-    gammas, rest = np.array(setting.gammas), _rest(predicted, measured)
-    line = rest[-1] * (gammas / gammas[-1]) ** predicted["power"]
-    style.theory_line(axes, gammas, line, style.PALETTE[0], r"$\propto\gamma^2$")
-    style.measured_points(axes, gammas, rest, 0 * rest, style.PALETTE[1], "network minus kernel step")
-    axes.set(xscale="log", yscale="log", xlabel=r"step $\gamma$", ylabel="distance of the outputs")
-    axes.legend()
-    return figure
+    title = "One step follows the tangent kernel up to the square of the step"
+    laws = {r"$\propto\gamma^2$": (exact(_rest(predicted, measured)), predicted["power"])}
+    return power_laws(title, setting.gammas, laws, r"step $\gamma$", "distance of the outputs")
+
+
+def _first_layer_weight_squared(setting: OneHiddenLayer, value: np.ndarray) -> np.ndarray:
+    """The weight that the notes print in the part of the hidden layer."""
+    x, (w, _), (_, slope) = setting.data[0], setting.weights, _neurons(setting)
+    return (slope * w[:, 0] ** 2) @ slope.T / setting.width * (x @ x.T / setting.n_in)
+
+
+def _sum_of_losses(setting: OneHiddenLayer, value: np.ndarray) -> np.ndarray:
+    """The step without the 1/m of the mean loss."""
+    start = _neurons(setting)[0] @ setting.weights[1] / np.sqrt(setting.width)
+    return start + setting.points * (value - start)
 
 
 CLAIMS = (
     Claim(
         id="two-layer-ntk-formula",
         title="the tangent kernel of one hidden layer is a sum over neurons",
-        chapter=_CHAPTER,
         statement=(
-            "For z = n^(-1/2) sum_k v_k sigma(w_k x) the tangent kernel is the mean over neurons of "
-            "sigma_a sigma_b + v^2 sigma'_a sigma'_b (x_a x_b). Both parts are positive semidefinite, and "
-            "the mean over networks is the kernel of infinite width at any width."
+            "For z = n^(-1/2) sum_k v_k sigma(w_k x) the tangent kernel is the mean over neurons of sigma_a "
+            "sigma_b + v^2 sigma'_a sigma'_b (x_a x_b). Both parts are positive semidefinite, and the mean "
+            "over networks is the kernel of infinite width at any width."
         ),
         source=f"{_SOURCE} (the output weight squared, not that of the first layer)",
         quick=OneHiddenLayer(width=32, draws=2000),
@@ -206,13 +178,15 @@ CLAIMS = (
         theory=_formula_theory,
         measure=_formula_measure,
         compare=_formula_compare,
-        figure=_formula_figure,
-        draw=drawn,
+        wrong={
+            "hidden layer": _first_layer_weight_squared,
+            "output layer": scaled(1 + 1e-6),
+            "mean": scaled(1.2),
+        },
     ),
     Claim(
         id="ntk-one-step",
         title="one step moves the outputs by the tangent kernel",
-        chapter=_CHAPTER,
         statement=(
             "A step gamma on L = |z - y|^2/(2m) moves the outputs by -(gamma/m) K (z - y), with the tangent "
             "kernel K of the network, up to the second power of gamma."
@@ -224,6 +198,6 @@ CLAIMS = (
         measure=_step_measure,
         compare=_step_compare,
         figure=_step_figure,
-        draw=drawn,
+        wrong={"outputs": _sum_of_losses, "power": scaled(1.5)},
     ),
 )

@@ -10,17 +10,16 @@ from matplotlib.figure import Figure
 from scipy.stats import binom
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Check, Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import Curves, draw_curves, orf_543, scaled, shifted
+from finitewidth.lab.framework.claim import Check, Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, share, stacked
-from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.prediction.certificates import convergence_certificate
 from finitewidth.prediction.concentration import Bernstein, kernel_concentration
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
-_CHAPTER = "Tangent kernel"
 _SOURCE = orf_543("10/10")
 
 
@@ -30,8 +29,6 @@ def parabola(z):
 
 
 _ACTIVATIONS: dict[str, str | Callable] = {"tanh": "tanh", "gelu": "gelu", "parabola": parabola}
-# Eigenvalues below this are drawn here.
-_ZERO = 1e-12
 _FIXED = np.radians([0.0, 50.0, 105.0, 150.0, 260.0])
 
 
@@ -72,37 +69,16 @@ def _definite_measure(setting: Circle, key) -> Measurement:
     return found
 
 
-def _definite_compare(setting: Circle, predicted: Prediction, measured: Measurement) -> Verdict:
+def _definite_compare(setting: Circle, predicted: Prediction, measured: Measurement) -> Checks:
     middle = setting.angles // 2
     off = np.abs(np.arange(setting.angles) - middle) > setting.angles // 4
     generic = np.concatenate([measured["tanh"].value[off], measured["gelu"].value])
     singular = np.append(measured["parabola"].value, measured["tanh"].value[middle])
-    return Verdict(
-        (
-            *(absolute_error(name, predicted[name], measured[name].value, 1e-8) for name in _ACTIVATIONS),
-            upper_bound("inverse of the smallest eigenvalue, generic", 1e6, 1 / generic),
-            absolute_error("smallest eigenvalue, antipodes or a polynomial", 0.0, singular, 1e-12),
-        )
-    )
-
-
-def _definite_figure(setting: Circle, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Which kernels of random neurons are positive definite")
-    degrees = np.degrees(setting.moving)
-    for name, color in zip(_ACTIVATIONS, style.PALETTE, strict=False):
-        label = r"$z+z^2/2$" if name == "parabola" else name
-        style.theory_line(axes, degrees, np.maximum(predicted[name], _ZERO), color, label)
-        value = np.maximum(measured[name].value, _ZERO)
-        style.measured_points(axes, degrees, value, 0 * value, color)
-    axes.axvline(180, color=style.GREY, lw=0.9, ls=":")
-    axes.text(degrees[0], 2 * _ZERO, "zero, up to rounding", color=style.GREY, fontsize=9)
-    axes.set(
-        yscale="log", ylim=(_ZERO / 3, 1),
-        xlabel="direction of the sixth point, degrees (antipode of the first: 180)",
-        ylabel="smallest eigenvalue",
-    )  # fmt: skip
-    style.legend(axes, "direct integration", "kernel", error_bars=False, loc="center right")
-    return figure
+    return [
+        *(absolute_error(name, predicted[name], measured[name], 1e-8) for name in _ACTIVATIONS),
+        upper_bound("inverse of the smallest eigenvalue, generic", 1e6, 1 / generic),
+        absolute_error("smallest eigenvalue, antipodes or a polynomial", 0.0, singular, 1e-12),
+    ]
 
 
 @dataclass(frozen=True)
@@ -162,18 +138,16 @@ def _distances(function: Callable, mean: Callable, x: np.ndarray, w: np.ndarray)
     return np.array([one(weights) for weights in w])
 
 
-def _concentration_compare(setting: RandomKernels, predicted: Prediction, measured: Measurement) -> Verdict:
+def _concentration_compare(setting: RandomKernels, predicted: Prediction, measured: Measurement) -> Checks:
     beyond = {name: _share_beyond(setting, name, predicted, measured) for name in _BOUNDED}
-    return Verdict(
-        (
-            upper_bound("tail of the sum of 100 signs", predicted["signs"], measured["signs"].value),
-            *(
-                upper_bound(f"share of kernels beyond the bound, {name}", setting.probability, share_beyond)
-                for name, share_beyond in beyond.items()
-            ),
-            *(_within_band(name, predicted, measured) for name in _BOUNDED),
-        )
-    )
+    return [
+        upper_bound("tail of the sum of 100 signs", predicted["signs"], measured["signs"]),
+        *(
+            upper_bound(f"share of kernels beyond the bound, {name}", setting.probability, share_beyond)
+            for name, share_beyond in beyond.items()
+        ),
+        *(_within_band(name, predicted, measured) for name in _BOUNDED),
+    ]
 
 
 def _share_beyond(
@@ -190,27 +164,43 @@ def _within_band(name: str, predicted: Prediction, measured: Measurement) -> Che
     return relative_error(f"growth of the distance with the points, {name}", nearest, growth, 0.1)
 
 
+def _distinct_is_enough(setting: Circle, value: np.ndarray) -> np.ndarray:
+    """No dip at the antipode."""
+    middle = setting.angles // 2
+    return np.concatenate([value[:middle], value[middle - 1 : middle], value[middle + 1 :]])
+
+
+def _without_dimension_and_half(setting: RandomKernels, value: np.ndarray) -> np.ndarray:
+    """exp(-t^2/(U + R t/3)), which exact tails of sums of signs exceed."""
+    return (value / 2) ** 2
+
+
+def _root_of_points(setting: RandomKernels, value: np.ndarray | None) -> np.ndarray:
+    """The variance m/n of the notes, whatever the norm of the mean kernel."""
+    return np.tile(np.sqrt(np.array(setting.points) / setting.points[0]), (2, 1))
+
+
 def _concentration_figure(setting: RandomKernels, predicted: Prediction, measured: Measurement) -> Figure:
     figure, (left, right) = style.panels("Random kernels concentrate around their mean", count=2)
     for name, color in zip(_BOUNDED, style.PALETTE, strict=False):
-        low, high = predicted[f"{name} growth"]
-        left.fill_between(setting.points, low, high, color=color, alpha=0.25, lw=0, label=name)
-        value, sem = measured[f"{name} growth"]
-        style.measured_points(left, setting.points, value, sem, color)
-    roots = np.sqrt(np.array(setting.points) / setting.points[0])
-    style.theory_line(left, setting.points, roots, style.GREY, r"$m^{1/2}$ alone", dash="--")
+        left.fill_between(
+            setting.points, *predicted[f"{name} growth"], color=color, alpha=0.25, lw=0, label=name
+        )
+        style.measured_points(left, setting.points, *measured[f"{name} growth"], color)
+    style.theory_line(
+        left, setting.points, _root_of_points(setting, None)[0], style.GREY, r"$m^{1/2}$ alone", "--"
+    )
     left.set(xscale="log", yscale="log", xlabel=r"points $m$", ylabel="mean distance, first set to one")
     style.plain_ticks(left.xaxis, setting.points)
     style.plain_ticks(left.yaxis)
-    style.measured_points(left, [], [], [], style.GREY, "random neurons, ±2 s.e.")
     left.legend(title=r"bands: $(m\|EK\|)^{1/2}$ to $(m\|EK\|\log m)^{1/2}$", alignment="left")
-    style.theory_line(right, setting.distances, predicted["signs"], style.PALETTE[0], "bound")
-    printed = (predicted["signs"] / 2) ** 2
+    draw_curves(right, setting.distances, predicted["signs"][None], measured["signs"][None])
+    printed = _without_dimension_and_half(setting, predicted["signs"])
     style.theory_line(right, setting.distances, printed, style.GREY, "without dimension and 1/2", dash="--")
-    value, sem = measured["signs"]
-    style.measured_points(right, setting.distances, value, sem, style.PALETTE[1], "exact")
     right.set(yscale="log", xlabel=r"$t$", ylabel=r"probability that $|$sum of 100 signs$|$ exceeds $t$")
-    right.legend()
+    style.legend(
+        right, "exact", "bound", error_bars=False, color=style.PALETTE[0], point_color=style.PALETTE[1]
+    )
     return figure
 
 
@@ -218,7 +208,6 @@ CLAIMS = (
     Claim(
         id="kernel-pd-hermite",
         title="positive definite unless polynomial or antipodal",
-        chapter=_CHAPTER,
         statement=(
             "The kernel <sigma(w x_a) sigma(w x_b)> of random neurons on unit inputs is the power series of "
             "x_a x_b with the squared Hermite coefficients of sigma. It is positive definite if sigma is not "
@@ -231,13 +220,13 @@ CLAIMS = (
         theory=_definite_theory,
         measure=_definite_measure,
         compare=_definite_compare,
-        figure=_definite_figure,
+        figure=Curves("moving", "direction of the sixth point"),
         deterministic=True,
+        wrong={"tanh": _distinct_is_enough, "gelu": scaled(1 + 1e-4), "parabola": shifted(1e-4)},
     ),
     Claim(
         id="matrix-bernstein-kernel-concentration",
         title="the kernel of n neurons is close to its mean",
-        chapter=_CHAPTER,
         statement=(
             "The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further than "
             "t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Its "
@@ -250,5 +239,11 @@ CLAIMS = (
         measure=_concentration_measure,
         compare=_concentration_compare,
         figure=_concentration_figure,
+        wrong={
+            "signs": _without_dimension_and_half,
+            "sin growth": _root_of_points,
+            "cos growth": _root_of_points,
+            "sin bound": scaled(0.1),
+        },
     ),
 )

@@ -9,16 +9,14 @@ from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import BEYOND, BOOK, Curves, orf_543, power_laws, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.framework.estimate import Estimate, propagated, sample_mean, stacked, variance
-from finitewidth.lab.framework.sources import BEYOND, BOOK, orf_543
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.mlp import Params, apply, preactivations
-from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
-_CHAPTER = "The wide limit"
 _INPUTS = np.array([[1.0, 0.4, -0.6], [0.2, 1.1, 0.3], [-0.7, 0.5, 0.9]])
 _HIDDEN_LAYERS = 2
 
@@ -80,51 +78,17 @@ def _nngp_measure(setting: Widths, key) -> Measurement:
     }
 
 
-def _nngp_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
+def _nngp_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Checks:
     K = predicted["covariance"]
     ratio = depth_over_width(_HIDDEN_LAYERS, np.array(setting.widths))[:, None, None]
     scale = np.sqrt(np.outer(np.diag(K), np.diag(K)))
     # Networks of different width are independent, those at several inputs are compared one by one.
     spread = propagated(lambda found: found[:-1] / found[-1], measured["n Var"])
-    return Verdict(
-        (
-            z_score("covariance of an output", K, measured["covariance"], ratio * scale),
-            z_score("covariance of two outputs", 0.0, measured["covariance of two units"]),
-            relative_error("n Var(K^), over that at the largest width", 1.0, spread, 0.1),
-        )
-    )
-
-
-def _nngp_figure(setting: Widths, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("Outputs of wide networks: covariance from the recursion", 2)
-    pairs = {(0, 0): "K_{11}", (0, 1): "K_{12}", (0, 2): "K_{13}", (1, 2): "K_{23}"}
-    widths = np.array(setting.widths)
-    for (pair, name), color in zip(pairs.items(), style.PALETTE, strict=False):
-        level = np.full(len(widths), predicted["covariance"][pair])
-        covariance = measured["covariance"]
-        style.theory_line(left, widths, level, color, f"${name}$")
-        style.measured_points(left, widths, covariance.value[:, *pair], covariance.sem[:, *pair], color)
-    left.set(
-        xscale="log",
-        xlabel=r"hidden width $n$",
-        ylabel=r"$\langle z_a z_b\rangle$",
-        title="covariance of the output",
-    )
-    spread = measured["n Var"]
-    for a, color in zip(range(3), style.PALETTE, strict=False):
-        label = f"$a = {a + 1}$"
-        style.measured_points(
-            right, widths * (1 + 0.04 * (a - 1)), spread.value[:, a], spread.sem[:, a], color, label
-        )
-    right.set(
-        xscale="log", xlabel=r"hidden width $n$", ylabel=r"$n\,\mathrm{Var}\,\widehat K_{aa}$",
-        title="fluctuations fall as 1/n", ylim=(0, 1.35 * spread.value.max()),
-    )  # fmt: skip
-    for axes in (left, right):
-        style.plain_ticks(axes.xaxis, setting.widths)
-    style.legend_beside(left)
-    right.legend(loc="upper right", ncols=3)
-    return figure
+    return [
+        z_score("covariance of an output", K, measured["covariance"], ratio * scale),
+        z_score("covariance of two outputs", 0.0, measured["covariance of two units"]),
+        relative_error("n Var(K^), over that at the largest width", 1.0, spread, 0.1),
+    ]
 
 
 def _empirical_kernels(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
@@ -165,49 +129,29 @@ def _slope(widths: np.ndarray, error: Estimate) -> Estimate:
     return propagated(lambda found: weight @ np.log(found), error)
 
 
-def _recursion_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Verdict:
+def _recursion_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Checks:
     widths = np.array(setting.widths)
     ratio = depth_over_width(_HIDDEN_LAYERS + 1, widths)
     # The squared error is A/n (1 + B/n) with |B| of the order of the depth; this is what B does to the slope.
     bend = 0.5 * ratio[0] / np.log(widths[-1] / widths[0])
-    checks = []
     for name in ("nngp", "ntk"):
         size = np.sqrt(np.outer(np.diag(predicted[name]), np.diag(predicted[name])))
         slope = _slope(widths, _error(name, predicted, measured))
-        checks.append(z_score(f"{name}: slope of log error", predicted["slope"], slope, bend))
+        yield z_score(f"{name}: slope of log error", predicted["slope"], slope, bend)
         mean = measured[f"{name} mean"]
-        checks.append(z_score(f"{name}: mean", predicted[name], mean, ratio[:, None, None] * size))
-    return Verdict(tuple(checks))
+        yield z_score(f"{name}: mean", predicted[name], mean, ratio[:, None, None] * size)
 
 
 def _recursion_figure(setting: Widths, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("One network's kernels approach the recursion")
-    widths = np.array(setting.widths)
-    for name, color in zip(("ntk", "nngp"), style.PALETTE, strict=False):
-        error = _error(name, predicted, measured)
-        slope = float(_slope(widths, error).value)
-        middle = np.exp(np.mean(np.log(error.value * np.sqrt(widths))))
-        style.theory_line(
-            axes, widths, middle / np.sqrt(widths), color, f"{name.upper()}, measured slope {slope:.2f}"
-        )
-        style.measured_points(axes, widths, error.value, error.sem, color)
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel=r"hidden width $n$",
-        ylabel="relative error of one network's kernel",
-    )
-    style.plain_ticks(axes.xaxis, setting.widths)
-    style.plain_ticks(axes.yaxis)
-    style.legend(axes, loc="lower left", theory=r"$n^{-1/2}$")
-    return figure
+    laws = {name.upper(): (_error(name, predicted, measured), predicted["slope"]) for name in ("ntk", "nngp")}
+    title, ylabel = "One network's kernels approach the recursion", "relative error of one network's kernel"
+    return power_laws(title, setting.widths, laws, r"hidden width $n$", ylabel)
 
 
 CLAIMS = (
     Claim(
         id="nngp-covariance",
         title="wide outputs are Gaussian with covariance from the recursion",
-        chapter=_CHAPTER,
         statement=(
             "As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and "
             "independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and "
@@ -219,12 +163,12 @@ CLAIMS = (
         theory=_nngp_theory,
         measure=_nngp_measure,
         compare=_nngp_compare,
-        figure=_nngp_figure,
+        figure=Curves("widths", r"hidden width $n$", along=0),
+        wrong={"covariance": scaled(1.2)},
     ),
     Claim(
         id="kernel-recursion-width",
         title="NNGP and NTK of one network reach the recursion as n^-1/2",
-        chapter=_CHAPTER,
         statement=(
             "The NNGP kernel and the NTK of a single random network of width n differ from the kernel "
             "recursion by an error that falls as n^-1/2."
@@ -236,5 +180,6 @@ CLAIMS = (
         measure=_recursion_measure,
         compare=_recursion_compare,
         figure=_recursion_figure,
+        wrong={"nngp": scaled(1.2), "ntk": scaled(1.2), "slope": scaled(2.0)},
     ),
 )

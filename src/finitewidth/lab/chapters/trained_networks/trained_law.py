@@ -9,10 +9,9 @@ from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
+from finitewidth.lab.framework import BEYOND, DAY_2, Estimate, constant, sample_mean, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import depth_over_width, z_score
-from finitewidth.lab.framework.estimate import Estimate, sample_mean
-from finitewidth.lab.framework.sources import BEYOND, DAY_2
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
@@ -81,20 +80,18 @@ def _covariance(z: np.ndarray) -> Estimate:
     return Estimate(C, np.sqrt((square + C**2) / (len(z) - 1)))
 
 
-def _compare(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Verdict:
+def _compare(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Checks:
     net = setting.network
     allowed = float(depth_over_width(net.depth, min(net.hidden)))
-    return Verdict(
-        tuple(
-            z_score(
-                f"{name} over the whole of training",
-                predicted[name],
-                measured[name],
-                allowed * np.abs(predicted[name]).max(),
-            )
-            for name in ("mean", "covariance", "loss")
+    return [
+        z_score(
+            f"{name} over the whole of training",
+            predicted[name],
+            measured[name],
+            allowed * np.abs(predicted[name]).max(),
         )
-    )
+        for name in ("mean", "covariance", "loss")
+    ]
 
 
 def _figure(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Figure:
@@ -130,7 +127,6 @@ CLAIMS = (
     Claim(
         id="trained-law",
         title="mean and covariance of trained networks",
-        chapter="Trained networks",
         statement=(
             "At infinite width, networks trained by t steps of gradient descent have Gaussian outputs with "
             "mean M y and covariance K_BB - M K_AB - K_BA M^T + M K_AA M^T, where M = Theta_BA Theta_AA^-1 "
@@ -143,5 +139,6 @@ CLAIMS = (
         measure=_measure,
         compare=_compare,
         figure=_figure,
+        wrong={"mean": constant, "covariance": constant, "loss": scaled(1.2)},
     ),
 )

@@ -6,19 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import z_score
+from finitewidth.lab.framework import IEMS_402, Curves, orf_543, power, scaled, shifted, z_scores
+from finitewidth.lab.framework.claim import Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, exact, propagated, sample_mean, stacked
-from finitewidth.lab.framework.sources import IEMS_402, orf_543
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
 from finitewidth.networks.tangent_kernel import empirical_ntk_by_group
-from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
-
-_CHAPTER = "Widths and learning rates"
 
 
 @dataclass(frozen=True)
@@ -100,55 +95,15 @@ def _power(setting: Gradients, squares: Float[np.ndarray, " widths"]) -> np.floa
     return np.polyfit(np.log(setting.widths), np.log(squares), 1)[0]
 
 
-def _width_compare(setting: Gradients, predicted: Prediction, measured: Measurement) -> Verdict:
-    names = {
-        "norms": "squared norm of a layer's gradient",
-        "entries": "mean square of its entries",
-        "powers": "power of the width in the squared norm",
-    }
-    return Verdict(tuple(z_score(text, predicted[name], measured[name]) for name, text in names.items()))
-
-
-def _width_figure(setting: Gradients, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, axes = style.panels("Wider layers: smaller entries, not smaller gradients", count=2)
-    titles = {"norms": "sum over the layer", "entries": "mean over the layer"}
-    for panel, (name, title) in zip(axes, titles.items(), strict=True):
-        for k, label in enumerate(("first layer", "last layer")):
-            color = style.PALETTE[k]
-            style.theory_line(panel, setting.widths, predicted[name][:, k], color, label)
-            style.measured_points(
-                panel, setting.widths, measured[name].value[:, k], measured[name].sem[:, k], color
-            )
-        panel.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel=rf"$(\partial z)^2$, {title}")
-    style.legend(axes[1], loc="best")
-    return figure
-
-
-def _layer_compare(setting: Gradients, predicted: Prediction, measured: Measurement) -> Verdict:
-    names = {"weights": "squared gradients of weights", "biases": "squared gradients of biases"}
-    return Verdict(tuple(z_score(text, predicted[name], measured[name]) for name, text in names.items()))
-
-
-def _layer_figure(setting: Gradients, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, axes = style.panels("Equal shares need weight rates of 1/fan-in", count=2)
-    layers = np.arange(1, setting.hidden_layers + 2)
-    for panel, name in zip(axes, ("weights", "biases"), strict=True):
-        for k, n in enumerate(setting.widths):
-            style.theory_line(panel, layers, predicted[name][k], style.PALETTE[k], rf"$n={n}$")
-            style.measured_points(
-                panel, layers, measured[name].value[k], measured[name].sem[k], style.PALETTE[k]
-            )
-        panel.set(xlabel="layer", ylabel=rf"$\sum(\partial z)^2$ over {name}", yscale="log")
-        style.whole_ticks(panel.xaxis)
-    style.legend(axes[0], loc="best")
-    return figure
+def _as_entries(setting: Gradients, value: np.ndarray) -> np.ndarray:
+    """A gradient of the first layer whose norm shrinks as its entries do."""
+    return value / np.array(setting.widths)[:, None]
 
 
 CLAIMS = (
     Claim(
         id="first-layer-gradient-width",
         title="width shrinks the entries of the first gradient, not its norm",
-        chapter=_CHAPTER,
         statement=(
             "With weight variance C_W/fan-in, and squares averaged over many initialisations, the derivative "
             "of an output by the first weight matrix has entries of order n^(-1/2) and a norm of order one, "
@@ -160,13 +115,19 @@ CLAIMS = (
         full=Gradients((16, 64, 256, 1024, 4096), hidden_layers=1, draws=10_000),
         theory=_width_theory,
         measure=_width_measure,
-        compare=_width_compare,
-        figure=_width_figure,
+        compare=z_scores(
+            {
+                "norms": "squared norm of a layer's gradient",
+                "entries": "mean square of its entries",
+                "powers": "power of the width in the squared norm",
+            }
+        ),
+        figure=Curves("widths", r"width $n$", lambda setting: ("first layer", "last layer"), along=0),
+        wrong={"norms": _as_entries, "entries": scaled(1.2), "powers": shifted(-1.0)},
     ),
     Claim(
         id="layerwise-learning-rates",
         title="weight rates of 1/fan-in make every layer move the output alike",
-        chapter=_CHAPTER,
         statement=(
             "In a critical ReLU network the squared derivatives of the output sum to n_(l-1) |x|^2/n_0 over "
             "the weights and to 1 over the biases of layer l, at any finite width: layers move the output "
@@ -177,7 +138,10 @@ CLAIMS = (
         full=Gradients((16, 64, 256), hidden_layers=3, draws=10_000),
         theory=_theory,
         measure=_measure,
-        compare=_layer_compare,
-        figure=_layer_figure,
+        compare=z_scores(
+            {"weights": "squared gradients of weights", "biases": "squared gradients of biases"}
+        ),
+        figure=Curves(lambda setting: np.arange(1, setting.hidden_layers + 2), "layer", "widths", "$n=%d$"),
+        wrong={"weights": power(0.5), "biases": scaled(1.2)},
     ),
 )

@@ -9,17 +9,14 @@ from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction, Verdict
-from finitewidth.lab.framework.comparison import absolute_error, z_score
+from finitewidth.lab.framework import IEMS_402, absolute_error, orf_543, power_laws, scaled, shifted, z_score
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import exact, jackknife, propagated, stacked
-from finitewidth.lab.framework.sources import IEMS_402, orf_543
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
 from finitewidth.networks.training import DivergenceError
 from finitewidth.report import style
-
-_CHAPTER = "Widths and learning rates"
 
 
 @dataclass(frozen=True)
@@ -80,31 +77,16 @@ def _slope(widths: tuple[int, ...], values: np.ndarray) -> float:
     return float(np.polyfit(np.log2(widths), np.log2(values), 1)[0])
 
 
-def _movement_compare(setting: WeightMovement, predicted: Prediction, measured: Measurement) -> Verdict:
-    return Verdict(
-        tuple(
-            absolute_error(
-                f"exponent of the movement of a weight, {name}",
-                predicted[f"{name} exponent"],
-                measured[f"{name} exponent"],
-                tolerance=0.05,
-            )
-            for name in _MOVING
-        )
-    )
+def _movement_compare(setting: WeightMovement, predicted: Prediction, measured: Measurement) -> Checks:
+    for name in _MOVING:
+        exponents = predicted[f"{name} exponent"], measured[f"{name} exponent"]
+        yield absolute_error(f"exponent of the movement of a weight, {name}", *exponents, tolerance=0.05)
 
 
 def _movement_figure(setting: WeightMovement, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("Lazy in one parametrisation, not in the other")
-    n = np.array(setting.widths)
-    for (name, _), color in zip(_MOVING.items(), style.PALETTE, strict=False):
-        movement, sem = measured[f"{name} movement"]
-        line = movement[-1] * (n / n[-1]) ** float(predicted[f"{name} exponent"])
-        style.theory_line(axes, n, line, color, name)
-        style.measured_points(axes, n, movement, sem, color)
-    axes.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="rms movement of a first-layer weight")
-    style.legend(axes, loc="best", error_bars=False)
-    return figure
+    title, ylabel = "Lazy in one parametrisation, not in the other", "rms movement of a first-layer weight"
+    laws = {name: (measured[f"{name} movement"], predicted[f"{name} exponent"]) for name in _MOVING}
+    return power_laws(title, setting.widths, laws, r"width $n$", ylabel)
 
 
 @dataclass(frozen=True)
@@ -216,13 +198,13 @@ def _optimum(grid: np.ndarray, losses: np.ndarray) -> float:
     return float(grid[k] + 0.5 * (left - right) / (left - 2 * middle + right))
 
 
-def _transfer_compare(setting: LearningRates, predicted: Prediction, measured: Measurement) -> Verdict:
+def _transfer_compare(setting: LearningRates, predicted: Prediction, measured: Measurement) -> Checks:
     texts = {
         "standard exponent": "exponent of the best learning rate, standard",
         "difference": "exponent of the best learning rate, mup less standard",
     }
     nearest = {name: np.clip(measured[name].value, *predicted[name]) for name in texts}
-    return Verdict(tuple(z_score(text, nearest[name], measured[name]) for name, text in texts.items()))
+    return [z_score(text, nearest[name], measured[name]) for name, text in texts.items()]
 
 
 def _transfer_figure(setting: LearningRates, predicted: Prediction, measured: Measurement) -> Figure:
@@ -242,11 +224,10 @@ CLAIMS = (
     Claim(
         id="lazy-versus-mean-field",
         title="weights move like n^(-1/2) in the NTK scaling and by order one in the mean-field scaling",
-        chapter=_CHAPTER,
         statement=(
             "With outputs scaled by n^(-1/2) and a step that does not depend on the width, every hidden "
-            "weight moves by order n^(-1/2) in training; with outputs scaled by 1/n and a step "
-            "proportional to n it moves by order one at any width."
+            "weight moves by order n^(-1/2) in training; with outputs scaled by 1/n and a step proportional "
+            "to n it moves by order one at any width."
         ),
         source=orf_543("pathologies") + " (mean-field scaling needs the step in proportion to n)",
         quick=WeightMovement((64, 1024), networks=16),
@@ -255,11 +236,11 @@ CLAIMS = (
         measure=_movement_measure,
         compare=_movement_compare,
         figure=_movement_figure,
+        wrong={"ntk exponent": scaled(0.0), "mean-field exponent": shifted(-0.5)},
     ),
     Claim(
         id="lr-transfer",
         title="the best learning rate shifts with width, except in the maximal-update parametrisation",
-        chapter=_CHAPTER,
         statement=(
             "Trained with Adam on new batches and judged on points held out, a network in the standard "
             "parametrisation has a best learning rate that falls about like 1/n. In the maximal-update "
@@ -273,5 +254,6 @@ CLAIMS = (
         measure=_transfer_measure,
         compare=_transfer_compare,
         figure=_transfer_figure,
+        wrong={"standard exponent": scaled(0.0), "difference": scaled(0.0)},
     ),
 )
