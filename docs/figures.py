@@ -16,8 +16,9 @@ from matplotlib.ticker import FixedLocator, NullLocator
 import finitewidth as fw
 from finitewidth import lab
 from finitewidth.data import read_table
-from finitewidth.lab.chapters import trained_covariance, trained_finite_width
-from finitewidth.lab.estimate import Estimate
+from finitewidth.lab.chapters.finite_width_after_training.mean_outputs import MEAN
+from finitewidth.lab.chapters.finite_width_after_training.output_covariance import COVARIANCE
+from finitewidth.lab.framework.estimate import Estimate
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 from finitewidth.report.prediction_figures import draw_loss
@@ -164,8 +165,8 @@ def trained_widths() -> Figure:
                 name: Estimate(np.array(m["value"]), np.array(m["sem"]))
                 for name, m in record["measured"].items()
             }
-            chapter = trained_covariance if "covariance" in id else trained_finite_width
-            chapter.draw(axes, lab.claim(id).full, predicted, measured)
+            moment = COVARIANCE if "covariance" in id else MEAN
+            moment.draw(axes, lab.claim(id).full, predicted, measured)
             axes.set_title(title)
     return figure
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from finitewidth.cli import app
-from finitewidth.lab import registry
-from finitewidth.lab.comparison import FALSE_ALARM
+from finitewidth.lab.framework import registry
+from finitewidth.lab.framework.comparison import FALSE_ALARM
 
 runner = CliRunner()
 
@@ -143,7 +143,7 @@ def test_a_failing_claim_gives_exit_code_one(tmp_path, monkeypatch):
     def wrong_theory(setting):
         return {name: np.asarray(value) * 1.1 for name, value in claim.theory(setting).items()}
 
-    monkeypatch.setattr(registry, "_CLAIMS", (dataclasses.replace(claim, theory=wrong_theory),))
+    monkeypatch.setattr(registry, "_all", lambda: (dataclasses.replace(claim, theory=wrong_theory),))
     result = runner.invoke(app, ["lab", "run", "--all", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "fails" in result.stdout
@@ -151,7 +151,7 @@ def test_a_failing_claim_gives_exit_code_one(tmp_path, monkeypatch):
 
 def test_brackets_in_a_title_are_printed(tmp_path, monkeypatch):
     claim = dataclasses.replace(registry.claim("criticality-conditions"), title="E[z^4] is exact")
-    monkeypatch.setattr(registry, "_CLAIMS", (claim,))
+    monkeypatch.setattr(registry, "_all", lambda: (claim,))
     result = runner.invoke(app, ["lab", "run", "--all", "--out", str(tmp_path)])
     assert "E[z^4] is exact" in result.stdout
 
@@ -175,7 +175,8 @@ def test_unknown_id_is_refused_before_anything_runs(tmp_path):
 @pytest.mark.parametrize("seed", ["0", "5"])
 def test_a_seed_is_no_use_to_claims_without_random_numbers(seed, tmp_path, monkeypatch):
     fixed = dataclasses.replace(registry.claim("criticality-conditions"), deterministic=True)
-    monkeypatch.setattr(registry, "_CLAIMS", (fixed, registry.claim("linear-critical")))
+    both = (fixed, registry.claim("linear-critical"))
+    monkeypatch.setattr(registry, "_all", lambda: both)
     run = ["lab", "run", "criticality-conditions", "--out", str(tmp_path)]
     assert "note" not in runner.invoke(app, run).stderr
     result = runner.invoke(app, [*run, "--seed", seed])

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from scipy.stats import norm, t
 
 from finitewidth import lab
-from finitewidth.lab import comparison, sources
-from finitewidth.lab.claim import Check, Claim, Verdict
-from finitewidth.lab.comparison import (
+from finitewidth.lab.framework import comparison, sources
+from finitewidth.lab.framework.claim import Check, Claim, Verdict
+from finitewidth.lab.framework.comparison import (
     FALSE_ALARM,
     absolute_error,
     depth_over_width,
@@ -20,7 +20,7 @@ from finitewidth.lab.comparison import (
     upper_bound,
     z_score,
 )
-from finitewidth.lab.estimate import (
+from finitewidth.lab.framework.estimate import (
     Estimate,
     combined,
     exact,
@@ -30,8 +30,9 @@ from finitewidth.lab.estimate import (
     share,
     stacked,
 )
-from finitewidth.lab.random_problem import RandomProblem, drawn
-from finitewidth.lab.runner import record, run_claim, save
+from finitewidth.lab.framework.random_problem import RandomProblem
+from finitewidth.lab.framework.runner import record, run_claim, save
+from finitewidth.lab.framework.wrong import scaled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +60,8 @@ def coin(mean: float) -> Claim:
         measure=lambda setting, key: {
             "mean": sample_mean(np.random.default_rng(0).integers(0, 2, setting.tosses).astype(float))
         },
-        compare=lambda setting, predicted, measured: Verdict(
-            (z_score("mean", predicted["mean"], measured["mean"]),)
-        ),
+        compare=lambda setting, predicted, measured: [z_score("mean", predicted["mean"], measured["mean"])],
+        wrong={"mean": (scaled(1.5), scaled(0.5))},
         figure=figure,
     )
 
@@ -69,6 +69,15 @@ def coin(mean: float) -> Claim:
 def test_right_claim_holds_and_wrong_claim_fails():
     assert run_claim(coin(0.5)).holds
     assert not run_claim(coin(0.6)).holds
+
+
+def test_every_wrong_theory_is_tried_on_its_own():
+    outcome = run_claim(coin(0.5))
+    tried = list(outcome.claim.mistaken(outcome.problem, outcome.prediction))
+    assert [float(prediction["mean"]) for _, prediction in tried] == [0.75, 0.25]
+    assert not any(
+        outcome.claim.verdict(outcome.problem, wrong, outcome.measurement).holds for _, wrong in tried
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +99,6 @@ def loaded_coin() -> Claim:
         measure=lambda coin, key: {
             "mean": sample_mean((coin.rng(2).uniform(size=coin.tosses) < coin.bias).astype(float))
         },
-        draw=drawn,
     )
 
 

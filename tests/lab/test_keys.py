@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from finitewidth import lab
-from finitewidth.lab.random_problem import RandomProblem
+from finitewidth.lab.framework.random_problem import RandomProblem
 
 CLAIMS = {claim.id: claim for claim in lab.claims()}
 
@@ -33,11 +33,11 @@ CHEAP = (
 
 
 def reads_its_key(function) -> bool:
-    """Whether the second argument of a function occurs in its body."""
+    """Whether the last argument of a function occurs in its body."""
     function = inspect.unwrap(function)
     definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(definition, ast.FunctionDef)
-    key = definition.args.args[1].arg
+    key = definition.args.args[-1].arg
     return any(isinstance(node, ast.Name) and node.id == key for node in ast.walk(definition))
 
 
@@ -55,15 +55,14 @@ def test_a_function_that_ignores_its_key_is_found():
 @pytest.mark.parametrize("id", CLAIMS)
 def test_every_claim_uses_its_key_or_is_deterministic(id):
     claim = CLAIMS[id]
-    random = claim.draw is not None or reads_its_key(claim.measure)
+    random = isinstance(claim.quick, RandomProblem) or reads_its_key(claim.measure)
     assert random != claim.deterministic
 
 
-@pytest.mark.parametrize("id", [id for id, claim in CLAIMS.items() if claim.draw is not None])
+@pytest.mark.parametrize("id", [id for id, claim in CLAIMS.items() if isinstance(claim.quick, RandomProblem)])
 def test_a_drawn_problem_follows_from_the_seed(id):
     claim = CLAIMS[id]
     first, again, other = (claim.problem("quick", seed)[0] for seed in (0, 0, 1))
-    assert isinstance(first, RandomProblem)
     assert first == again
     assert first != other
 
@@ -82,10 +81,10 @@ def test_no_claim_has_a_seed_of_its_own():
                 if isinstance(argument, ast.Constant):
                     written.add((module.__name__.split(".")[-1], argument.value))
     assert written == {
-        ("lazy_training", 4),
-        ("network_machines", 17),
+        ("bounds", 4),
+        ("expanded_networks", 17),
         ("positive_kernels", 7),
-        ("tangent_kernel", 0),
+        ("one_hidden_layer", 0),
     }
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from finitewidth.architecture import MLP
-from finitewidth.lab import linear_descent, one_layer, two_layers
-from finitewidth.lab.ensembles import input_of_size, over_layers, over_networks
-from finitewidth.lab.estimate import sample_mean
-from finitewidth.lab.one_input import tangent_kernels
+from finitewidth.lab.framework.estimate import sample_mean
+from finitewidth.lab.instruments import fixed_readout, layer_integrals, weight_descent
+from finitewidth.lab.instruments.network_draws import input_of_size, over_layers, over_networks
+from finitewidth.lab.instruments.single_input_ntk import tangent_kernels
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from tolerances import PLAIN_DIFFERENCES, ROUNDING, STIFF_SOLVE
 
@@ -81,40 +81,42 @@ def test_number_of_draws(draws):
 @pytest.mark.parametrize("K", [0.1, 1.0, 2.5])
 def test_responses_of_sin_have_closed_forms(K):
     """<sin^2> = (1 - e^-2K)/2 and <cos^2> = (1 + e^-2K)/2."""
-    sin = one_layer.plain_function("sin")
+    sin = layer_integrals.plain_function("sin")
     decay = np.exp(-2 * K)
-    np.testing.assert_allclose(one_layer.second_moment(sin, K), (1 - decay) / 2, rtol=ROUNDING["float64"])
-    np.testing.assert_allclose(one_layer.parallel_response(sin, 1.5, K), 1.5 * decay, rtol=STIFF_SOLVE)
     np.testing.assert_allclose(
-        one_layer.perpendicular_response(sin, 1.5, K), 0.75 * (1 + decay), rtol=STIFF_SOLVE
+        layer_integrals.second_moment(sin, K), (1 - decay) / 2, rtol=ROUNDING["float64"]
     )
-    np.testing.assert_allclose(one_layer.curvature(sin, 1.5, K), -3 * decay, rtol=PLAIN_DIFFERENCES)
+    np.testing.assert_allclose(layer_integrals.parallel_response(sin, 1.5, K), 1.5 * decay, rtol=STIFF_SOLVE)
+    np.testing.assert_allclose(
+        layer_integrals.perpendicular_response(sin, 1.5, K), 0.75 * (1 + decay), rtol=STIFF_SOLVE
+    )
+    np.testing.assert_allclose(layer_integrals.curvature(sin, 1.5, K), -3 * decay, rtol=PLAIN_DIFFERENCES)
 
 
 def test_variance_flow_of_a_kinked_activation():
-    relu = one_layer.plain_function("relu")
+    relu = layer_integrals.plain_function("relu")
     np.testing.assert_allclose(
-        one_layer.variance_flow(relu, 0.5, 1.0, 3.0, 4), [3.0, 2.0, 1.5, 1.25], rtol=ROUNDING["float64"]
+        layer_integrals.variance_flow(relu, 0.5, 1.0, 3.0, 4), [3.0, 2.0, 1.5, 1.25], rtol=ROUNDING["float64"]
     )
 
 
 def test_critical_variance_of_gelu_is_known():
     np.testing.assert_allclose(
-        one_layer.critical_variance("gelu", 1.0, 10.0), (3 + np.sqrt(17)) / 2, rtol=STIFF_SOLVE
+        layer_integrals.critical_variance("gelu", 1.0, 10.0), (3 + np.sqrt(17)) / 2, rtol=STIFF_SOLVE
     )
 
 
 @pytest.mark.parametrize("cosine", [-1.0, -0.3, 0.0, 0.8, 1.0])
 def test_pairs_of_sines_have_a_closed_form(cosine):
     """<sin sin> = sinh(c)/e for unit variances and correlation c."""
-    sin = one_layer.plain_function("sin")
-    np.testing.assert_allclose(one_layer.pair_moment(sin, cosine), np.sinh(cosine) / np.e, atol=1e-14)
+    sin = layer_integrals.plain_function("sin")
+    np.testing.assert_allclose(layer_integrals.pair_moment(sin, cosine), np.sinh(cosine) / np.e, atol=1e-14)
 
 
 def test_descent_on_weights_is_the_recursion_written_out():
-    problem = linear_descent.random_problem(3, 5, 2, np.random.default_rng(0))
+    problem = weight_descent.random_problem(3, 5, 2, np.random.default_rng(0))
     etas = np.array([0.1, 0.3])
-    found = linear_descent.descend(problem, etas, (0, 2))
+    found = weight_descent.descend(problem, etas, (0, 2))
     for eta, (first, second) in zip(etas, found, strict=True):
         w = problem.start
         np.testing.assert_array_equal(first, w)
@@ -129,10 +131,10 @@ def test_descent_on_weights_is_the_recursion_written_out():
 @pytest.mark.parametrize("edge", [0.3, 1.0, 1.99])
 def test_steps_to_rounding_leave_nothing(edge):
     """Close to the edge of stability it is the sharpest mode that is slow."""
-    problem = linear_descent.random_problem(4, 9, 1, np.random.default_rng(1))
-    etas = np.array([edge / linear_descent.largest_curvature(problem)])
-    steps = linear_descent.steps_to_rounding(problem, etas)
-    half, end = linear_descent.descend(problem, etas, (steps // 2, steps))[0]
+    problem = weight_descent.random_problem(4, 9, 1, np.random.default_rng(1))
+    etas = np.array([edge / weight_descent.largest_curvature(problem)])
+    steps = weight_descent.steps_to_rounding(problem, etas)
+    half, end = weight_descent.descend(problem, etas, (steps // 2, steps))[0]
     np.testing.assert_allclose(problem.train @ end, problem.y, atol=1e-13)
     left = np.linalg.norm(problem.train @ half - problem.y)
     assert 1e-10 < left < np.exp(-18) * np.linalg.norm(problem.train @ problem.start - problem.y)
@@ -142,29 +144,29 @@ def test_rounding_of_descent_is_bounded_by_the_condition():
     """A problem of condition 1e8 leaves eight digits, one of condition one all of them."""
     for smallest in (1.0, 1e-4):
         train = np.diag([1.0, smallest])
-        problem = linear_descent.LinearProblem(train, train, np.ones(2), np.zeros(2))
+        problem = weight_descent.LinearProblem(train, train, np.ones(2), np.zeros(2))
         bound = 2 * 2.0**-52 / smallest**2 * np.sqrt(2) / smallest
-        np.testing.assert_allclose(linear_descent.rounding(problem), bound, rtol=1e-6)
+        np.testing.assert_allclose(weight_descent.rounding(problem), bound, rtol=1e-6)
 
 
 def test_paired_neurons_start_at_zero_and_have_the_kernel_of_their_gradients():
     x = jnp.asarray(np.random.default_rng(3).normal(size=(3, 4)))
-    neurons = two_layers.paired_start(jax.random.key(0), 10, 4)
-    np.testing.assert_allclose(two_layers.outputs(neurons, x), 0.0, atol=1e-15)
-    kernel = empirical_ntk(two_layers.outputs, neurons, x, rates=two_layers.Neurons(1.0, 0.0))[0, 0]
-    np.testing.assert_allclose(two_layers.hidden_kernel(neurons, x), kernel, rtol=ROUNDING["float64"])
+    neurons = fixed_readout.paired_start(jax.random.key(0), 10, 4)
+    np.testing.assert_allclose(fixed_readout.outputs(neurons, x), 0.0, atol=1e-15)
+    kernel = empirical_ntk(fixed_readout.outputs, neurons, x, rates=fixed_readout.Neurons(1.0, 0.0))[0, 0]
+    np.testing.assert_allclose(fixed_readout.hidden_kernel(neurons, x), kernel, rtol=ROUNDING["float64"])
 
 
 def test_training_of_hidden_weights_records_what_happened():
     rng = np.random.default_rng(4)
     x, y = rng.normal(size=(3, 4)), rng.normal(size=3)
-    neurons = two_layers.paired_start(jax.random.key(1), 200, 4)
-    run = two_layers.train_hidden(neurons, x, y, step=0.2, steps=400, records=4)
+    neurons = fixed_readout.paired_start(jax.random.key(1), 200, 4)
+    run = fixed_readout.train_hidden(neurons, x, y, step=0.2, steps=400, records=4)
     np.testing.assert_allclose(run.times, 3 * 0.2 * np.array([0, 100, 200, 300, 400]))
     np.testing.assert_allclose(run.losses[0], np.mean(y**2) / 2)
     assert (np.diff(run.losses) < 0).all()
     assert (run.movement[0] == 0).all()
     assert (run.movement[-1] > 0).all()
     np.testing.assert_allclose(
-        run.kernels[0], two_layers.hidden_kernel(neurons, jnp.asarray(x)), rtol=ROUNDING["float64"]
+        run.kernels[0], fixed_readout.hidden_kernel(neurons, jnp.asarray(x)), rtol=ROUNDING["float64"]
     )

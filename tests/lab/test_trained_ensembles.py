@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from finitewidth.lab.estimate import Estimate
-from finitewidth.lab.trained_ensembles import (
+from finitewidth.lab.framework.estimate import Estimate
+from finitewidth.lab.shapes.trained_ensembles import (
     Case,
     TrainedEnsembles,
+    coefficient_checks,
     distance_left,
     intercept,
     scaled_shift,
-    verdict,
 )
 from tolerances import CLOSED_FORM, assert_close
 
@@ -30,7 +30,7 @@ def networks(slope=-4.0, sem=0.001, coefficient=PREDICTED["coefficient"]):
 
 def failures(setting=SETTING, **changes):
     predicted = {**PREDICTED, "coefficient": changes.pop("predicted", PREDICTED["coefficient"])}
-    checks = verdict(setting, predicted, networks(**changes)).checks
+    checks = coefficient_checks(setting, predicted, networks(**changes))
     return {check.name for check in checks if not check.holds}
 
 
@@ -78,7 +78,7 @@ def test_noise_may_leave_more_than_a_third_of_the_distance_and_a_wrong_coefficie
         Estimate(0.3 - np.array([[[0.493 / 64]], [[0.6 / 128]]]), np.full((2, 1, 1), sem))
         for sem in (0.0004, 0.00001)
     )
-    held, failed = (verdict(setting, predicted, found).checks[-1] for found in (noisy, precise))
+    held, failed = (coefficient_checks(setting, predicted, found)[-1] for found in (noisy, precise))
     assert held.name == failed.name == "distance left at width 64"
     assert held.measured == pytest.approx(0.428, abs=1e-3)
     assert held.sem == pytest.approx(0.074, abs=0.002)

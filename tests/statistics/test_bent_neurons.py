@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.lab.ensembles import over_networks
-from finitewidth.lab.estimate import sample_mean
+from finitewidth.lab.framework.estimate import sample_mean
+from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.statistics.bent_neurons import bent_averages
 from tolerances import LIMIT, SERIES, SMOOTHED, assert_close
 

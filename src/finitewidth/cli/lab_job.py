@@ -9,21 +9,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from finitewidth.cli.console import messages, output
-from finitewidth.lab.claim import Claim, Outcome, Scale
-from finitewidth.lab.registry import claim, claims
-from finitewidth.lab.runner import describe, last_record, run_claim, save
+from finitewidth.lab.framework.claim import Claim, Outcome, Scale
+from finitewidth.lab.framework.registry import claim, claims
+from finitewidth.lab.framework.runner import describe, last_record, run_claim, save
 
 
 def described(records: Path) -> list[dict[str, Any]]:
     """Every claim in the order of the book, with the verdict, date, scale and seed of its last run."""
     parts = ("holds", "date", "scale", "seed")
-    found = [(c, last_record(c.id, records)) for c in _by_chapter()]
+    found = [(c, last_record(c.id, records)) for c in claims()]
     return [describe(c) | {"last": last and {part: last[part] for part in parts}} for c, last in found]
 
 
 def print_list(records: Path) -> None:
     """One line for each claim, under the title of its chapter."""
-    ordered = _by_chapter()
+    ordered = claims()
     verdicts = {c.id: _last_verdict(last_record(c.id, records)) for c in ordered}
     ids, titles = (max(len(getattr(c, part)) for c in ordered) for part in ("id", "title"))
     if output.is_terminal:
@@ -45,11 +45,6 @@ def print_claim(c: Claim, last: dict[str, Any] | None) -> None:
     output.print(f"\n[bold]Source[/]  {escape(c.source)}", highlight=False)
     run = "" if last is None else f", {last['scale']} scale, seed {last['seed']}"
     output.print(f"[bold]Last run[/]  {_coloured(_last_verdict(last))}{run}", highlight=False)
-
-
-def _by_chapter() -> list[Claim]:
-    chapters = list(dict.fromkeys(c.chapter for c in claims()))
-    return sorted(claims(), key=lambda c: chapters.index(c.chapter))
 
 
 def _last_verdict(last: dict[str, Any] | None) -> str:

@@ -10,10 +10,10 @@ True
 
 from pathlib import Path
 
-from finitewidth.lab.claim import Check, Claim, Outcome, Scale, Verdict
-from finitewidth.lab.estimate import Estimate
-from finitewidth.lab.registry import claim, claims
-from finitewidth.lab.runner import run_claim, save
+from finitewidth.lab.framework.claim import Check, Claim, Outcome, Scale, Verdict
+from finitewidth.lab.framework.estimate import Estimate
+from finitewidth.lab.framework.registry import claim, claims
+from finitewidth.lab.framework.runner import run_claim, save
 
 __all__ = ["Check", "Claim", "Estimate", "Outcome", "Scale", "Verdict", "claim", "claims", "run"]
 

@@ -62,12 +62,13 @@ def house_style() -> Iterator[None]:
 
 
 def panels(title: str, count: int = 1) -> tuple[Figure, list[Axes]]:
-    """A titled figure with panels side by side."""
+    """A titled figure with up to three panels side by side, and more below."""
     engine = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
-    figure = Figure(figsize=(6.4, 4.3) if count == 1 else (5.2 * count, 4.3), layout=engine)
+    across = min(count, 3)
+    down = -(-count // across)
+    figure = Figure(figsize=(6.4, 4.3) if count == 1 else (5.2 * across, 4.3 * down), layout=engine)
     figure.suptitle(title, x=0.02, ha="left")
-    axes = figure.subplots(1, count, squeeze=False)
-    return figure, list(axes[0])
+    return figure, [figure.add_subplot(down, across, place + 1) for place in range(count)]
 
 
 def theory_line(axes: Axes, x: Points, y: Points, color: str, label: str | None = None, dash: str = "-"):

@@ -43,8 +43,8 @@ def show_claim(
 ) -> None:
     """Show what a claim states, where it comes from, and what its last run found."""
     from finitewidth.cli.lab_job import print_claim
-    from finitewidth.lab.registry import claim
-    from finitewidth.lab.runner import describe, last_record
+    from finitewidth.lab.framework.registry import claim
+    from finitewidth.lab.framework.runner import describe, last_record
 
     if as_json:
         typer.echo(json.dumps(describe(claim(id)) | {"last": last_record(id, out)}, indent=1))
@@ -72,7 +72,7 @@ def run_claims(
     """Run claims, print the verdicts, save a figure and a JSON file for each; exit code 1 if one fails."""
     check_folder(out)
     from finitewidth.cli.lab_job import chosen, false_alarms, run_all, verdicts
-    from finitewidth.lab.runner import record
+    from finitewidth.lab.framework.runner import record
 
     asked = chosen(ids or [], everything)
     fixed = [c.id for c in asked if c.deterministic]

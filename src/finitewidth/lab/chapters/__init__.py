@@ -1,1 +1,25 @@
-"""The claims, one module for each part of the story."""
+"""The claims of the book: one package for each chapter, one module for each subject.
+
+A module of a chapter lists its claims as `CLAIMS`; the registry finds them there.
+"""
+
+# Chapters in the order of the book: the package of each, and its title.
+CHAPTERS = {
+    "initialisation": "Initialisation",
+    "the_wide_limit": "The wide limit",
+    "criticality": "Criticality",
+    "depth": "Depth",
+    "training": "Training",
+    "widths_and_learning_rates": "Widths and learning rates",
+    "linear_models": "Linear models",
+    "kernel_regression": "Kernel regression",
+    "tangent_kernel": "Tangent kernel",
+    "lazy_training": "Lazy training",
+    "trained_networks": "Trained networks",
+    "quadratic_models": "Quadratic models",
+    "nearly_kernel_methods": "Nearly-kernel methods",
+    "representation_learning": "Representation learning",
+    "networks_as_nearly_kernel_machines": "Networks as nearly-kernel machines",
+    "finite_width_at_initialisation": "Finite width at initialisation",
+    "finite_width_after_training": "Finite width after training",
+}

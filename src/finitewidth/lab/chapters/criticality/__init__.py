@@ -1,0 +1,1 @@
+"""Initialisations that neither amplify nor damp."""

@@ -1,0 +1,1 @@
+"""Variances and angles in deep networks."""

@@ -1,0 +1,1 @@
+"""Corrections in 1/width to trained networks."""

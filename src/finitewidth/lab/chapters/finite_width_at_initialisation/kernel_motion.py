@@ -1,0 +1,102 @@
+"""How much the tangent kernel has moved once a network has learned one input."""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from finitewidth.architecture import MLP, Params
+from finitewidth.lab.framework import BEYOND, BOOK, Curves, sample_mean, scaled, stacked, z_score
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
+from finitewidth.lab.instruments.tensors import extrapolated
+from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.tuning import tune
+from finitewidth.tuning.learning_rates import kernel_change
+
+_TARGET = 1.0
+_SQUARE = 1.0
+# Steps of this share of the mean NTK's inverse; what is left of the error then is exp(-12).
+_STEP = 0.05
+_STEPS = 240
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Networks with equal-share learning rates at several depths, one input, one output."""
+
+    activation: str
+    depths: tuple[int, ...]
+    width: int
+    draws: int
+
+    def network(self, depth: int, width: int) -> MLP:
+        return tune(self.activation, depth, width).net
+
+
+def _theory(setting: Motion) -> Prediction:
+    width = setting.width
+    changes = [width * kernel_change(setting.network(d, width), _SQUARE, _TARGET) for d in setting.depths]
+    return {"change": np.array(changes)}
+
+
+def _trained(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Array:
+    """Relative change of the NTK when gradient descent has fitted the target."""
+    rates = net.learning_rates(x.shape[1])
+
+    def output(p: Params) -> Array:
+        return net.apply(p, x)[0, 0]
+
+    def step(p, _):
+        z, gradient = jax.value_and_grad(output)(p)
+        move = lambda parameter, rate, g: parameter - _STEP * rate * (z - _TARGET) * g
+        return jax.tree.map(move, p, rates, gradient), None
+
+    end, _ = lax.scan(step, params, length=_STEPS)
+    before, after = (empirical_ntk(net, p, x)[0, 0, 0, 0] for p in (params, end))
+    return after - before
+
+
+def _measure(setting: Motion, key) -> Measurement:
+    """The rates make the mean NTK one, so its change is relative already."""
+    x = input_of_size(_SQUARE)
+    estimates = []
+    for depth, k in zip(setting.depths, jax.random.split(key, len(setting.depths)), strict=True):
+        at_width = []
+        for times, width_key in zip((1, 2), jax.random.split(k), strict=True):
+            net = setting.network(depth, times * setting.width)
+            change = over_networks(net, x, width_key, setting.draws, _trained)
+            at_width.append(sample_mean(times * setting.width * change))
+        estimates.append(extrapolated(*at_width))
+    return {"change": stacked(estimates)}
+
+
+def _compare(setting: Motion, predicted: Prediction, measured: Measurement) -> Checks:
+    """The step leaves half of itself, relative; two widths leave the square of depth/width."""
+    small = _STEP / 2 + (np.array(setting.depths) / setting.width) ** 2
+    allowed = small * np.abs(predicted["change"])
+    return [z_score("n E[change of the NTK] / Theta", predicted["change"], measured["change"], allowed)]
+
+
+CLAIMS = (
+    Claim(
+        id="kernel-change-one-input",
+        title="training moves the NTK by c/n, c known",
+        statement=(
+            "While a network learns one input, its NTK changes by the relative amount c/n on average, with c "
+            "a combination of K, Theta and P to U. Learning rates that give every layer an equal share of "
+            "the NTK keep c of order L(1 + y^2/K) for critical tanh networks: when depth and width grow "
+            "together, the motion neither vanishes nor blows up."
+        ),
+        source=f"{BEYOND}: {BOOK}, chapters 9 and 11; one-input formula derived here",
+        quick=Motion("tanh", (2, 4), width=24, draws=1000),
+        full=Motion("tanh", (2, 4, 6), width=32, draws=3000),
+        theory=_theory,
+        measure=_measure,
+        compare=_compare,
+        figure=Curves("depths", "depth L"),
+        wrong={"change": scaled(2.0)},
+    ),
+)

@@ -1,0 +1,1 @@
+"""Outputs of random networks of any width."""

@@ -1,0 +1,1 @@
+"""Reproducing kernels and ridge regression."""

@@ -1,0 +1,1 @@
+"""Networks that stay close to their linearisation."""

@@ -1,0 +1,179 @@
+"""Lazy training by scale: a model with large outputs follows its linearisation."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from matplotlib.figure import Figure
+
+from finitewidth.architecture.parametrisation import Geometry
+from finitewidth.lab.framework import IEMS_402, absolute_error, exact, power_laws, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.shapes.orders import fitted_power
+from finitewidth.networks.models import Model
+from finitewidth.networks.taylor import expand
+from finitewidth.networks.training import train
+
+_QUANTITIES = {
+    "weights": r"$|w-w_0|$",
+    "weights against linearised": r"$|w-\bar w|$",
+    "outputs against linearised": r"$|\alpha h(w)-\alpha\bar h(\bar w)|$",
+}
+
+
+class ScaledNeurons(Model):
+    """alpha (h(w) - h(w_0)) for a sum h of tanh neurons; params are rows (weights, output weight)."""
+
+    start: Float[Array, "n k"]
+    alpha: Float[Array, ""]
+
+    def __call__(self, params: PyTree, x: Array) -> Float[Array, "m 1"]:
+        return self.alpha * (self._sum(params, x) - self._sum(self.start, x))
+
+    @staticmethod
+    def _sum(rows: Array, x: Array) -> Float[Array, "m 1"]:
+        return jnp.tanh(x @ rows[:, :-1].T) @ rows[:, -1:] / jnp.sqrt(len(rows))
+
+    def default_rates(self, params: PyTree, entering: Shape, geometry: Geometry) -> PyTree:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Scales:
+    """A few neurons with outputs multiplied by growing factors alpha, over one stretch of training.
+
+    The powers are fitted from the scale `smallest` on. Labels have mean square one; larger ones need larger
+    scales.
+    """
+
+    alphas: tuple[float, ...]
+    doubled: bool
+    smallest: float
+    neurons: int = 20
+    points: int = 6
+    n_in: int = 3
+    steps: int = 200
+    eta: float = 0.1
+
+    def start(self, key: PRNGKeyArray) -> Float[Array, "n k"]:
+        """Random neurons; doubled ones come in pairs with opposite output weights."""
+        rows = jax.random.normal(key, (self.neurons, self.n_in + 1))
+        if not self.doubled:
+            return rows
+        half = rows[: self.neurons // 2]
+        return jnp.concatenate([half, half.at[:, -1].multiply(-1)])
+
+
+def _theory(setting: Scales) -> Prediction:
+    """The second-order term of the outputs is what a pair of opposite neurons cancels."""
+    outputs = -2.0 if setting.doubled else -1.0
+    return {"exponents": np.array([-1.0, -2.0, outputs])}
+
+
+def _measure(setting: Scales, key) -> Measurement:
+    data_key, net_key = jax.random.split(key)
+    x = jax.random.normal(data_key, (setting.points, setting.n_in))
+    y = jnp.sin(2 * x[:, :1]) + x[:, 1:2] * x[:, 2:3]
+    y = y / jnp.sqrt(jnp.mean(y**2))
+    start = setting.start(net_key)
+    gaps = np.array([_gaps(setting, start, alpha, x, y) for alpha in setting.alphas])
+    large = np.array(setting.alphas) >= setting.smallest
+    slopes = [fitted_power(np.array(setting.alphas)[large], gap[large]) for gap in gaps.T]
+    return {"gaps": exact(gaps), "exponents": exact(np.array(slopes))}
+
+
+def _gaps(setting: Scales, start: Array, alpha: float, x: Array, y: Array) -> list[float]:
+    """Largest distances over the run: of the weights, and from the linearised model."""
+    network = ScaledNeurons(start, jnp.asarray(alpha))
+    paths = []
+    for model in (network, expand(network, start, order=1)):
+        # The loss |alpha h - y|^2 / (2 alpha^2), so that outputs move at one speed for every alpha.
+        rate = setting.eta / alpha**2
+        run = train(
+            model,
+            start,
+            x,
+            y,
+            steps=setting.steps,
+            learning_rate=rate,
+            record={"w": _itself},
+            record_every=10,
+        )
+        w = run.recorded["w"]
+        paths.append((w, jax.vmap(lambda rows, model=model: model(rows, x))(w)))
+    (w, z), (w_bar, z_bar) = paths
+    return [float(jnp.linalg.norm(d, axis=(1, 2)).max()) for d in (w - start, w - w_bar, z - z_bar)]
+
+
+def _itself(params: PyTree) -> PyTree:
+    return params
+
+
+def _compare(setting: Scales, predicted: Prediction, measured: Measurement) -> Checks:
+    slopes = measured["exponents"].value
+    return [
+        absolute_error(f"exponent of alpha: {name}", predicted["exponents"][i], slopes[i], 0.05)
+        for i, name in enumerate(_QUANTITIES)
+    ]
+
+
+def _figure(setting: Scales, predicted: Prediction, measured: Measurement) -> Figure:
+    pairs = ", neurons in opposite pairs" if setting.doubled else ""
+    gaps, powers = measured["gaps"], predicted["exponents"]
+    laws = {label: (gaps[:, i], powers[i]) for i, label in enumerate(_QUANTITIES.values())}
+    title, ylabel = f"Large outputs make training lazy{pairs}", "largest distance in training"
+    return power_laws(title, setting.alphas, laws, r"scale $\alpha$", ylabel)
+
+
+def _other_start(setting: Scales, value: np.ndarray) -> np.ndarray:
+    """The exponents of doubled neurons for single ones, and the other way round."""
+    return np.append(value[:2], -3 - value[2])
+
+
+def _weights_as_far_as_they_move(setting: Scales, value: np.ndarray) -> np.ndarray:
+    """Weights of order 1/alpha away from those of the linearised model."""
+    return np.array([value[0], -1.0, value[2]])
+
+
+_SOURCE = f"{IEMS_402}, lazy training (made quantitative here)"
+
+CLAIMS = (
+    Claim(
+        id="lazy-alpha-orders",
+        title="laziness in powers of the output scale",
+        statement=(
+            "Trained on |alpha h - y|^2/(2 alpha^2) with h = 0 at the start and labels of size one, the "
+            "weights move by order 1/alpha, stay within order 1/alpha^2 of those of the linearised model, "
+            "and the outputs within order 1/alpha of its outputs. The powers are seen from alpha = 128 on; "
+            "larger labels need larger alpha."
+        ),
+        source=_SOURCE,
+        quick=Scales(alphas=(128.0, 256.0, 1024.0), doubled=False, smallest=128.0),
+        full=Scales(tuple(2.0**k for k in range(11)), doubled=False, smallest=128.0, steps=1000),
+        theory=_theory,
+        measure=_measure,
+        compare=_compare,
+        figure=_figure,
+        wrong={"exponents": (_other_start, scaled(0.5), _weights_as_far_as_they_move)},
+    ),
+    Claim(
+        id="lazy-doubled-init",
+        title="opposite pairs of neurons are lazier by one power",
+        statement=(
+            "When neurons come in exact pairs with equal weights, opposite output weights and equal learning "
+            "rates, the second-order terms of partners cancel along the path, and the outputs stay within "
+            "order 1/alpha^2 of those of the linearised model, seen from alpha = 32 on for labels of size "
+            "one. The weights stay within order 1/alpha^2 as without pairs."
+        ),
+        source=_SOURCE,
+        quick=Scales(alphas=(32.0, 64.0, 256.0), doubled=True, smallest=32.0),
+        full=Scales(tuple(2.0**k for k in range(9)), doubled=True, smallest=32.0, steps=1000),
+        theory=_theory,
+        measure=_measure,
+        compare=_compare,
+        figure=_figure,
+        wrong={"exponents": (_other_start, _weights_as_far_as_they_move)},
+    ),
+)

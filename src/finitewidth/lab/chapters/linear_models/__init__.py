@@ -1,0 +1,1 @@
+"""Gradient descent on linear models."""

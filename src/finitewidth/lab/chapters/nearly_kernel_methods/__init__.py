@@ -1,0 +1,1 @@
+"""Nearly-kernel predictions and the algorithms behind them."""

@@ -1,0 +1,1 @@
+"""Networks as models quadratic and cubic in their weights."""

@@ -1,0 +1,1 @@
+"""Training of models quadratic in their weights."""

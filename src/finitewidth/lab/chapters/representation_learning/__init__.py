@@ -1,0 +1,1 @@
+"""Features that move in training, and what they are good for."""

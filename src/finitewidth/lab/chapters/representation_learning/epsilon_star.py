@@ -1,0 +1,302 @@
+"""Does feature learning help, and how much of it is best?"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.optimize import minimize_scalar
+
+from finitewidth.dynamics.algorithms import DirectOptimization
+from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
+from finitewidth.dynamics.tangent_model import TangentModel
+from finitewidth.lab.framework import ROBERTS, RandomProblem, exact, relative_error, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.instruments import quadratic
+from finitewidth.lab.instruments.quadratic import Problem
+from finitewidth.lab.instruments.teachers import Teacher, taught, test_loss
+from finitewidth.models.point_model import jacobian_at, outputs_at
+from finitewidth.networks.weight_space import train_weights
+from finitewidth.report import style
+
+_SOURCE = f"{ROBERTS}, representation learning"
+_ROW_SPACE = DirectOptimization()
+
+
+@dataclass(frozen=True)
+class TestLosses(RandomProblem):
+    """Random problems whose test labels lie near the linear prediction, and small differences in epsilon."""
+
+    problems: int
+    step: float = 1e-3
+    near: float = 0.05
+
+    def problem(self, i: int) -> Problem:
+        """Test labels beside what fitted weights of the linear model say."""
+        problem = quadratic.draw(self.rng(i))
+        linear = problem.phi[problem.test] @ quadratic.fitted_weights(problem.phi, problem.y)
+        return problem._replace(y_test=linear[:, None] + self.near * problem.y_test)
+
+
+def _test_series(problem: Problem) -> Deformation:
+    n = len(problem.y)
+    series = deformation(*problem.parts(), problem.y)
+    return Deformation(*(z[n:] for z in series))
+
+
+def _losses_theory(setting: TestLosses) -> Prediction:
+    problems = [setting.problem(i) for i in range(setting.problems)]
+    best = [best_epsilon(_test_series(p), p.y_test) for p in problems]
+    return {"slope": np.array([b.slope for b in best]), "curvature": np.array([b.curvature for b in best])}
+
+
+def _derivatives(loss: Callable[[float], float], h: float) -> tuple[float, float]:
+    """First and second derivative at zero, by differences that are exact to the fourth power of h."""
+    L = {s: loss(s * h) for s in (-2, -1, 0, 1, 2)}
+    slope = (8 * (L[1] - L[-1]) - (L[2] - L[-2])) / (12 * h)
+    return slope, (16 * (L[1] + L[-1]) - (L[2] + L[-2]) - 30 * L[0]) / (12 * h**2)
+
+
+def _losses_measure(setting: TestLosses, key) -> Measurement:
+    problems = [setting.problem(i) for i in range(setting.problems)]
+    found = [_derivatives(functools.partial(test_loss, problem), setting.step) for problem in problems]
+    slopes, bends = zip(*found, strict=True)
+    return {"slope": exact(np.array(slopes)), "curvature": exact(np.array(bends))}
+
+
+def _slope_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
+    return [relative_error("dL/d epsilon", predicted["slope"], measured["slope"], 1e-5)]
+
+
+def _bend_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
+    found = measured["curvature"].value
+    return [relative_error("d^2L/d epsilon^2", predicted["curvature"], found, 1e-3)]
+
+
+@dataclass(frozen=True)
+class Scan(Teacher):
+    """A student with the teacher's meta features, and a test loss to be minimised over epsilon."""
+
+    problems: int
+    points: int = 9
+
+    def problem(self, i: int) -> Problem:
+        """A random problem with labels of a teacher."""
+        return taught(self, i)
+
+
+def _scan_theory(setting: Scan) -> Prediction:
+    best = [best_epsilon(_test_series(p), p.y_test) for p in map(setting.problem, range(setting.problems))]
+    return {"epsilon": np.array([b.epsilon for b in best]), "refined": np.array([b.refined for b in best])}
+
+
+def _scan_measure(setting: Scan, key) -> Measurement:
+    minima, grids, curves = [], [], []
+    for i in range(setting.problems):
+        loss = functools.partial(test_loss, setting.problem(i))
+        found: Any = minimize_scalar(loss, bracket=(0.0, 0.01), tol=1e-8)
+        minima.append(found.x)
+        grids.append(found.x * np.linspace(-0.5, 2.5, setting.points))
+        curves.append([loss(epsilon) for epsilon in grids[-1]])
+    return {
+        "epsilon": exact(np.array(minima)),
+        "grid": exact(np.array(grids)),
+        "losses": exact(np.array(curves)),
+    }
+
+
+def _scan_compare(setting: Scan, predicted: Prediction, measured: Measurement) -> Checks:
+    # In units of the series, epsilon* drops its first power of epsilon, and one more term the second.
+    found, small = measured["epsilon"].value, setting.teacher
+    return [
+        relative_error("epsilon* against the scan", predicted["epsilon"], found, small),
+        relative_error("one more term", predicted["refined"], found, small**2),
+    ]
+
+
+def _scan_figure(setting, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, (axes,) = style.panels("The best amount of feature learning")
+    for i, color in zip(range(len(predicted["epsilon"])), style.PALETTE, strict=False):
+        grid, losses = measured["grid"].value[i], measured["losses"].value[i]
+        start = np.interp(0.0, np.sort(grid), losses[np.argsort(grid)])
+        axes.axvline(predicted["epsilon"][i], color=color, lw=1.6, label=r"$\epsilon^*$" if i == 0 else None)
+        if "refined" in predicted:
+            dotted = "one more term" if i == 0 else None
+            axes.axvline(predicted["refined"][i], color=color, lw=1.2, ls=":", label=dotted)
+        axes.plot(grid, losses / start, color=color, lw=0.8, alpha=0.6)
+        style.measured_points(axes, grid, losses / start, np.zeros(len(grid)), color)
+    axes.set(xlabel=r"$\epsilon$", ylabel="test loss, 1 at zero")
+    style.legend(axes, "trained models", "formula", loc="best", error_bars=False)
+    return figure
+
+
+@dataclass(frozen=True)
+class Diabetes(RandomProblem):
+    """Hidden layers of random neurons on parts of the diabetes data, their weights held by a penalty."""
+
+    networks: int
+    train: int = 100
+    neurons: int = 64
+    gain: float = 0.5
+    ridge: float = 0.3
+    points: int = 7
+    step: float = 0.05
+
+    def data(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Inputs and labels for training and for the test of network i."""
+        from finitewidth.data import built_in  # brings scikit-learn with it
+
+        data = built_in("diabetes")
+        order = self.rng(i).permutation(len(data.x))
+        x, y = data.x[order], data.y[order]
+        return x[: self.train], y[: self.train], x[self.train :], y[self.train :]
+
+    def layer(self, i: int) -> RandomNeurons:
+        """The neurons of network i."""
+        return RandomNeurons.draw(
+            jax.random.fold_in(jax.random.key(self.seed), i), 10, self.neurons, "tanh", self.gain
+        )
+
+
+def _diabetes_theory(setting: Diabetes) -> Prediction:
+    best = []
+    for i in range(setting.networks):
+        (x, y, x_test, y_test), layer = setting.data(i), setting.layer(i)
+        A, B = layer.at(x), layer.at(x_test)
+        k = layer.kernel(A, A)
+        mu, mu_test = NeuronMetaKernel(layer, (A, A, A)), NeuronMetaKernel(layer, (B, A, A))
+        ridge = setting.ridge * float(np.mean(np.diag(k)))
+        series = deformation(k, layer.kernel(B, A), mu, mu_test, None, y, ridge=ridge)
+        best.append(best_epsilon(series, y_test).epsilon)
+    return {"epsilon": np.array(best)}
+
+
+def _hidden_layer(params, x):
+    """The layer written out; a penalty on the weights is a private input of every training point."""
+    a, w, private = params
+    inputs, own = x[:, : -len(private)], x[:, -len(private) :]
+    inputs = jnp.column_stack([inputs, jnp.ones(len(inputs))]) / jnp.sqrt(inputs.shape[1] + 1)
+    return (jnp.tanh(inputs @ w.T) @ a / jnp.sqrt(len(a)) + own @ private)[:, None]
+
+
+def _diabetes_loss(setting: Diabetes, i: int) -> Callable[[float], float]:
+    """Test loss of network i by its nonlinearity; all networks share their compiled programs."""
+    (x, y, x_test, y_test), layer = setting.data(i), setting.layer(i)
+    params = (jnp.asarray(layer.a), jnp.asarray(layer.w), jnp.zeros(len(x)))
+    private = np.zeros((len(x) + len(x_test), len(x)))
+    train, test = np.split(np.column_stack([np.concatenate([x, x_test]), private]), [len(x)])
+    at_zero = TangentModel(_hidden_layer, params, order=2, epsilon=0.0)
+    squares = np.sum(jacobian_at(at_zero.at(train), at_zero.zeros()) ** 2, axis=1)
+    train[:, x.shape[1] :] = np.sqrt(setting.ridge * squares.mean()) * np.eye(len(x))
+    start, start_test = (np.asarray(outputs_at(at_zero.at(p), at_zero.zeros())) for p in (train, test))
+
+    def loss(epsilon: float) -> float:
+        model = TangentModel(_hidden_layer, params, order=2, epsilon=float(epsilon))
+        end = train_weights(model.at(train), y + start, _ROW_SPACE, model.zeros())
+        z = np.asarray(outputs_at(model.at(test), end.weights)) - start_test
+        return 0.5 * float(np.sum((z - y_test) ** 2))
+
+    return loss
+
+
+def _diabetes_measure(setting: Diabetes, key) -> Measurement:
+    """Newton's step from zero to the minimum of the test loss, and the loss on the way and beyond."""
+    newton, grids, curves = [], [], []
+    for i in range(setting.networks):
+        loss = _diabetes_loss(setting, i)
+        slope, curvature = _derivatives(loss, setting.step)
+        newton.append(-slope / curvature)
+        grids.append(newton[-1] * np.linspace(-0.5, 2.0, setting.points))
+        curves.append([loss(epsilon) for epsilon in grids[-1]])
+    return {
+        "epsilon": exact(np.array(newton)),
+        "grid": exact(np.array(grids)),
+        "losses": exact(np.array(curves)),
+    }
+
+
+def _diabetes_compare(setting: Diabetes, predicted: Prediction, measured: Measurement) -> Checks:
+    # Differences are good to six digits; a curvature that nearly cancels may cost three of them.
+    found = measured["epsilon"].value
+    return [relative_error("epsilon* against Newton's step", predicted["epsilon"], found, 1e-3)]
+
+
+def _without_the_factor_two(setting: TestLosses, value: np.ndarray) -> np.ndarray:
+    """The denominator of epsilon* as it is printed."""
+    problems = [setting.problem(i) for i in range(setting.problems)]
+    series = [(p, _test_series(p)) for p in problems]
+    return np.array([float(np.sum(s.z_I**2 + (s.z_F - p.y_test) * s.z_II)) for p, s in series])
+
+
+CLAIMS = (
+    Claim(
+        id="gen-derivative",
+        title="learned features help to first order if they point along the test residual",
+        statement=(
+            "The derivative of the test loss in epsilon at zero is the sum of (z^F - y) z^I over the test "
+            "set."
+        ),
+        source=f"{_SOURCE}, generalisation (without the extra epsilon; the residual is that of the test set)",
+        quick=TestLosses(4),
+        full=TestLosses(12),
+        theory=_losses_theory,
+        measure=_losses_measure,
+        compare=_slope_compare,
+        wrong={"slope": scaled(1.01)},
+    ),
+    Claim(
+        id="eps-star-curvature",
+        title="the second derivative of the test loss decides how much helps",
+        statement=(
+            "The second derivative of the test loss at zero is the sum of (z^I)^2 + 2 (z^F - y) z^II, the "
+            "denominator of epsilon*; without the factor 2 it is not."
+        ),
+        source=f"{_SOURCE}, how much (with the factor 2)",
+        quick=TestLosses(4),
+        full=TestLosses(12),
+        theory=_losses_theory,
+        measure=_losses_measure,
+        compare=_bend_compare,
+        wrong={"curvature": _without_the_factor_two},
+    ),
+    Claim(
+        id="eps-star",
+        title="epsilon* is the minimum of the test loss over epsilon",
+        statement=(
+            "On the data of a teacher with meta features of size tau, whose weights lie in the span of the "
+            "training features, epsilon* is the minimum of the scanned test loss up to a relative error of "
+            "order tau, and the root with one more term, 3 eps^2 z^I z^II, up to tau^2."
+        ),
+        source=f"{_SOURCE}, how much",
+        quick=Scan(1, teacher=0.2, noise=0.3),
+        full=Scan(5, teacher=0.2, noise=0.3),
+        theory=_scan_theory,
+        measure=_scan_measure,
+        compare=_scan_compare,
+        figure=_scan_figure,
+        wrong={"epsilon": scaled(1.5), "refined": scaled(1.3)},
+    ),
+    Claim(
+        id="eps-star-diabetes",
+        title="epsilon* on the diabetes data",
+        statement=(
+            "For a hidden layer of random neurons on the diabetes data, its weights held by a penalty, "
+            "epsilon* is Newton's step from zero to the minimum of the test loss over epsilon of trained "
+            "models. The minimum itself may be far away, because labels that no model explains leave a "
+            "residual."
+        ),
+        source=f"{_SOURCE}, how much",
+        quick=Diabetes(1),
+        full=Diabetes(3),
+        theory=_diabetes_theory,
+        measure=_diabetes_measure,
+        compare=_diabetes_compare,
+        figure=_scan_figure,
+        wrong={"epsilon": (scaled(-1.0), scaled(1.01))},
+    ),
+)

@@ -1,0 +1,1 @@
+"""Random networks as their width grows."""

@@ -1,0 +1,1 @@
+"""The law of trained networks of infinite width."""

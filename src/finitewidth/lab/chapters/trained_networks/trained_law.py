@@ -1,0 +1,144 @@
+"""The distribution of trained networks, at infinite width and in ensembles."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from finitewidth.architecture import MLP
+from finitewidth.dynamics.algorithms import GradientDescent
+from finitewidth.lab.framework import BEYOND, DAY_2, Estimate, constant, sample_mean, scaled
+from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework.comparison import depth_over_width, z_score
+from finitewidth.networks.ensembles import train_ensemble
+from finitewidth.networks.models import as_model
+from finitewidth.networks.observables import Outputs
+from finitewidth.prediction.curves import loss_curves
+from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.report import style
+
+
+@dataclass(frozen=True)
+class Ensembles:
+    """Networks on six points of a line, looked at along a grid while they train."""
+
+    hidden: tuple[int, ...]
+    networks: int
+    tests: int
+    every: int = 15
+    steps: int = 60
+    eta: float = 0.1
+
+    @property
+    def network(self) -> MLP:
+        """erf networks, whose kernels are known in closed form."""
+        return MLP(self.hidden, "erf", C_b=0.2, C_W=1.8)
+
+    @property
+    def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Training inputs and labels, and where to predict."""
+        x = np.array([-1.5, -1.0, -0.4, 0.3, 0.9, 1.4])[:, None]
+        return x, np.sin(2.5 * x), np.linspace(-2.0, 2.0, self.tests)[:, None]
+
+    @property
+    def times(self) -> np.ndarray:
+        """Numbers of steps at which the networks are looked at."""
+        return np.arange(0, self.steps + 1, self.every)
+
+
+def _theory(setting: Ensembles) -> Prediction:
+    problem = TrainingProblem.of(setting.network, *setting.data)
+    descent = GradientDescent(setting.eta)
+    laws = [trained_distribution(problem, descent.stopped(t)) for t in setting.times.tolist()]
+    return {
+        "mean": np.array([law.mean[:, 0] for law in laws]),
+        "covariance": np.array([law.covariance for law in laws]),
+        "loss": loss_curves(problem, descent, setting.times).train * len(setting.data[0]),
+    }
+
+
+def _measure(setting: Ensembles, key) -> Measurement:
+    net, (x, y, tests) = setting.network, setting.data
+    observe = {
+        "tests": Outputs(as_model(net), jnp.asarray(tests)),
+        "train": Outputs(as_model(net), jnp.asarray(x)),
+    }
+    settings = {"steps": setting.steps, "learning_rate": setting.eta, "record_every": setting.every}
+    seen = train_ensemble(net, key, setting.networks, x, y, record=observe, **settings).recorded
+    z = np.asarray(seen["tests"])[..., 0]
+    losses = np.sum((np.asarray(seen["train"]) - y) ** 2, axis=(-2, -1)) / 2
+    return {"mean": sample_mean(z), "covariance": _covariance(z), "loss": sample_mean(losses)}
+
+
+def _covariance(z: np.ndarray) -> Estimate:
+    """Second moments about the mean of a Gaussian sample, with their standard errors."""
+    centred = z - z.mean(axis=0)
+    C = np.einsum("sta,stb->tab", centred, centred) / (len(z) - 1)
+    square = np.einsum("taa,tbb->tab", C, C)
+    return Estimate(C, np.sqrt((square + C**2) / (len(z) - 1)))
+
+
+def _compare(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Checks:
+    net = setting.network
+    allowed = float(depth_over_width(net.depth, min(net.hidden)))
+    return [
+        z_score(
+            f"{name} over the whole of training",
+            predicted[name],
+            measured[name],
+            allowed * np.abs(predicted[name]).max(),
+        )
+        for name in ("mean", "covariance", "loss")
+    ]
+
+
+def _figure(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, (left, right) = style.panels("Trained networks have the predicted law", count=2)
+    x, y, tests = (a[:, 0] for a in setting.data)
+    for t, color in zip((0, 1, -1), (style.GREY, style.PALETTE[4], style.PALETTE[0]), strict=True):
+        mean, std = predicted["mean"][t], np.sqrt(np.diagonal(predicted["covariance"][t]))
+        style.theory_line(left, tests, mean, color, f"after {setting.times[t]} steps")
+        left.fill_between(tests, mean - std, mean + std, color=color, alpha=0.15, lw=0)
+        found = measured["mean"].value[t]
+        style.measured_points(left, tests, found, measured["mean"].sem[t], color)
+    left.plot(x, y, "x", ms=7, mew=2, color=style.PALETTE[1], label="data", zorder=4)
+    left.set(xlabel=r"$x$", ylabel="mean and one standard deviation", ylim=(-1.3, 1.5))
+    left.legend(*_named(left, "data"), loc="upper left")
+    for t, color in zip((0, 1, -1), (style.GREY, style.PALETTE[4], style.PALETTE[0]), strict=True):
+        C = measured["covariance"]
+        diagonal = [np.diagonal(part[t]) for part in (predicted["covariance"], C.value, C.sem)]
+        std = np.sqrt(np.maximum(diagonal[:2], 0))
+        style.theory_line(right, tests, std[0], color, f"after {setting.times[t]} steps")
+        style.measured_points(right, tests, std[1], diagonal[2] / (2 * std[1]), color)
+    right.set(xlabel=r"$x$", ylabel="standard deviation over networks", ylim=(0, None))
+    style.legend(right)
+    return figure
+
+
+def _named(axes: Axes, name: str) -> tuple[list, list[str]]:
+    """The one curve of a panel that its neighbour's legend does not name."""
+    handles, labels = axes.get_legend_handles_labels()
+    return [handles[labels.index(name)]], [name]
+
+
+CLAIMS = (
+    Claim(
+        id="trained-law",
+        title="mean and covariance of trained networks",
+        statement=(
+            "At infinite width, networks trained by t steps of gradient descent have Gaussian outputs with "
+            "mean M y and covariance K_BB - M K_AB - K_BA M^T + M K_AA M^T, where M = Theta_BA Theta_AA^-1 "
+            "(1 - (1 - eta Theta_AA)^t); wide networks follow it from the start to the end of training."
+        ),
+        source=f"{BEYOND}: {DAY_2}, with random initial outputs",
+        quick=Ensembles(hidden=(1024,), networks=200, tests=17),
+        full=Ensembles(hidden=(1024, 1024), networks=200, tests=25),
+        theory=_theory,
+        measure=_measure,
+        compare=_compare,
+        figure=_figure,
+        wrong={"mean": constant, "covariance": constant, "loss": scaled(1.2)},
+    ),
+)

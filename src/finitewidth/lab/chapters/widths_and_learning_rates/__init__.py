@@ -1,0 +1,1 @@
+"""How gradients, learning rates and movements scale with width."""

@@ -1,0 +1,1 @@
+"""Measurements on random networks and by direct integration; nothing here knows the theory."""

@@ -1,0 +1,181 @@
+r"""Many networks with one hidden layer, trained together on a few points.
+
+The weights of the first layer act only through the preactivations at the points at hand, and gradient
+descent moves those by the fixed matrix $\lambda_b+\lambda_Wx\cdot x'/n_0$. Evolving them instead of the
+weights is the same training, at a cost that does not depend on the number of features.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from finitewidth.architecture import MLP
+from finitewidth.lab.instruments import layer_integrals
+
+# Preactivations held at a time: few enough for the cache of a core.
+_NUMBERS_AT_ONCE = 2**16
+
+
+class Points(NamedTuple):
+    """Gram matrices of the first layer at all points, training points first, and the targets."""
+
+    covariance_root: Float[Array, "points points"]
+    motion: Float[Array, "points points"]
+    y: Float[Array, "train out"]
+
+
+class State(NamedTuple):
+    """Preactivations, last weights and last biases of a batch of networks."""
+
+    z: Float[Array, "batch points width"]
+    w: Float[Array, "batch out width"]
+    b: Float[Array, "batch out"]
+
+    def flipped(self) -> "State":
+        """The networks with outputs of the opposite sign, and the same tangent kernels."""
+        return State(self.z, -self.w, -self.b)
+
+
+class MeanKernels(NamedTuple):
+    """Averages of output products and of tangent kernels over networks: the same at every width."""
+
+    output: Float[np.ndarray, "points points"]
+    tangent: Float[np.ndarray, "points points"]
+
+
+def points_of(
+    net: MLP,
+    x: Float[np.ndarray, "train d"],
+    y: Float[np.ndarray, "train out"],
+    x_test: Float[np.ndarray, "test d"],
+) -> Points:
+    """What training sees of the inputs, in single precision."""
+    if net.depth != 2:
+        raise ValueError(f"net must have one hidden layer, got hidden={net.hidden}.")
+    gram = _gram(np.concatenate([x, x_test]))
+    values, vectors = np.linalg.eigh(float(net.C_b[0]) + float(net.C_W[0]) * gram)
+    single = lambda a: jnp.asarray(a, jnp.float32)
+    return Points(
+        single(vectors * np.sqrt(np.maximum(values, 0))),
+        single(float(net.lambda_b[0]) + float(net.lambda_W[0]) * gram),
+        single(y),
+    )
+
+
+def mean_kernels(net: MLP, x: Float[np.ndarray, "points d"]) -> MeanKernels:
+    """Both averages by direct integration over the two preactivations of one neuron."""
+    C_b, C_W, lambda_b, lambda_W = (
+        np.asarray(a, float) for a in (net.C_b, net.C_W, net.lambda_b, net.lambda_W)
+    )
+    gram = _gram(x)
+    K = C_b[0] + C_W[0] * gram
+    size = np.sqrt(np.diag(K))
+    slope = jax.vmap(jax.grad(net.activation))
+    plain = lambda z: np.asarray(net.activation(jnp.asarray(z)))
+    steep = lambda z: np.asarray(slope(jnp.ravel(jnp.asarray(z)))).reshape(np.shape(z))
+
+    def average(function: layer_integrals.Function, a: int, b: int) -> float:
+        of = lambda i: lambda u: function(size[i] * u)
+        return layer_integrals.pair_moment(of(a), K[a, b] / (size[a] * size[b]), of(b))
+
+    both = [np.zeros_like(K), np.zeros_like(K)]
+    for matrix, function in zip(both, (plain, steep), strict=True):
+        for a in range(len(x)):
+            for b in range(a + 1):
+                matrix[a, b] = matrix[b, a] = average(function, a, b)
+    s, ds = both
+    motion = lambda_b[0] + lambda_W[0] * gram
+    return MeanKernels(C_b[1] + C_W[1] * s, lambda_b[1] + lambda_W[1] * s + C_W[1] * ds * motion)
+
+
+def _gram(x: Float[np.ndarray, "points d"]) -> Float[np.ndarray, "points points"]:
+    return x @ x.T / x.shape[1]
+
+
+def over_batches(
+    net: MLP,
+    points: Points,
+    key: PRNGKeyArray,
+    draws: int,
+    statistic: Callable[[State], tuple[Array, ...]],
+) -> list[np.ndarray]:
+    """Arrays of `statistic`, evaluated for batches of at least so many draws in all, in double precision."""
+    size = max(1, min(draws, _NUMBERS_AT_ONCE // (net.hidden[0] * len(points.motion))))
+
+    @jax.jit
+    def batch(batch_key: PRNGKeyArray) -> tuple[Array, ...]:
+        return statistic(draw(net, points, batch_key, size))
+
+    parts = [jax.device_get(batch(jax.random.fold_in(key, i))) for i in range(-(-draws // size))]
+    return [np.concatenate(arrays).astype(float) for arrays in zip(*parts, strict=True)]
+
+
+def draw(net: MLP, points: Points, key: PRNGKeyArray, size: int) -> State:
+    """Networks at their random start."""
+    n, out = net.hidden[0], points.y.shape[1]
+    z_key, w_key, b_key = jax.random.split(key, 3)
+    normal = lambda k, *shape: jax.random.normal(k, shape, jnp.float32)
+    z = _mixed(points.covariance_root, normal(z_key, size, len(points.motion), n))
+    w = normal(w_key, size, out, n) * jnp.sqrt(net.C_W[1] / n).astype(jnp.float32)
+    return State(z, w, normal(b_key, size, out) * jnp.sqrt(net.C_b[1]).astype(jnp.float32))
+
+
+def _mixed(matrix: Float[Array, "p q"], v: Float[Array, "batch q width"]) -> Float[Array, "batch p width"]:
+    """A small matrix on the axis of points, as sums that fuse with what surrounds them."""
+    return jnp.stack([sum(row[q] * v[:, q] for q in range(v.shape[1])) for row in matrix], axis=1)
+
+
+def outputs(net: MLP, at: State) -> Float[Array, "batch points out"]:
+    """Outputs at all points."""
+    s = net.activation(at.z)
+    return at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1)
+
+
+def trained(net: MLP, points: Points, start: State, eta: float, steps: int) -> State:
+    """The networks after so many steps of gradient descent."""
+    train, n = len(points.y), start.z.shape[-1]
+    rate_w, rate_b = (r[1].astype(jnp.float32) for r in (net.lambda_W / n, net.lambda_b))
+
+    def step(_, at: State) -> State:
+        s, slope = jax.jvp(net.activation, (at.z[:, :train],), (jnp.ones_like(at.z[:, :train]),))
+        e = at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1) - points.y
+        pushed = slope * jnp.sum(e[..., None] * at.w[:, None], axis=2)
+        return State(
+            at.z - eta * _mixed(points.motion[:, :train], pushed),
+            at.w - eta * rate_w * jnp.sum(e[..., None] * s[:, :, None], axis=1),
+            at.b - eta * rate_b * jnp.sum(e, axis=1),
+        )
+
+    return lax.fori_loop(0, steps, step, start)
+
+
+def tangent_kernel(net: MLP, points: Points, at: State) -> Float[Array, "batch points out train out"]:
+    """Tangent kernels of the networks between all points and the training points."""
+    train, n, out = len(points.y), at.z.shape[-1], at.w.shape[1]
+    s, slope = jax.jvp(net.activation, (at.z,), (jnp.ones_like(at.z),))
+    rate_w, rate_b = (r[1].astype(jnp.float32) for r in (net.lambda_W / n, net.lambda_b))
+    last = rate_b + rate_w * jnp.einsum("bpn,bqn->bpq", s, s[:, :train])
+    pulled = at.w[:, None] * slope[:, :, None]
+    first = jnp.einsum("bpin,bqjn->bpiqj", pulled, pulled[:, :train])
+    first = first * points.motion[:, None, :train, None]
+    return first + last[:, :, None, :, None] * jnp.eye(out, dtype=jnp.float32)[:, None, :]
+
+
+def linear_descent(
+    kernel: Float[Array, "*batch points out train out"],
+    z: Float[Array, "*batch points out"],
+    y: Float[Array, "train out"],
+    eta: float,
+    steps: int,
+) -> Float[Array, "*batch points out"]:
+    """Where gradient descent takes outputs z whose tangent kernel stays as it is."""
+
+    def step(_, z: Array) -> Array:
+        return z - eta * jnp.einsum("...piqj,...qj->...pi", kernel, z[..., : len(y), :] - y)
+
+    return lax.fori_loop(0, steps, step, z)

@@ -1,0 +1,1 @@
+"""Claims of one shape: the same kind of prediction, measurement, comparison and picture."""
