@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from finitewidth.dynamics.machine import nearly_kernel_machine
     from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
     from finitewidth.dynamics.tangent_model import TangentModel
-    from finitewidth.dynamics.taylor_models import CubicModel, LinearModel, QuadraticModel
+    from finitewidth.models.taylor_models import CubicModel, LinearModel, QuadraticModel
     from finitewidth.networks.control_variates import paired_ensemble
     from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.ensembles import Ensemble, train_ensemble
@@ -114,7 +114,7 @@ _HOMES = {
     "dynamics.machine": ("nearly_kernel_machine",),
     "dynamics.nearly_kernel": ("NearlyKernel", "nearly_kernel"),
     "dynamics.tangent_model": ("TangentModel",),
-    "dynamics.taylor_models": ("CubicModel", "LinearModel", "QuadraticModel"),
+    "models.taylor_models": ("CubicModel", "LinearModel", "QuadraticModel"),
     "networks.control_variates": ("paired_ensemble",),
     "networks.differentials": ("DDNTK", "empirical_ddntk", "empirical_dntk"),
     "networks.ensembles": ("Ensemble", "train_ensemble"),

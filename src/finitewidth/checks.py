@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -59,6 +59,20 @@ def as_numbers(name: str, values: Any) -> Array:
     if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
         raise ValueError(f"{name} is not an array of numbers.")
     return array
+
+
+def as_columns(name: str, values: Any, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
+    """Labels or outputs as finite columns, one per output."""
+    columns = np.asarray(as_numbers(name, values), dtype)
+    if columns.ndim == 1:
+        columns = columns[:, None]
+    if columns.ndim != 2 or len(columns) != points or columns.shape[1] == 0:
+        raise ValueError(
+            f"{name} has shape {columns.shape}; {points} points need ({points},) or ({points}, outputs)."
+        )
+    if not np.isfinite(columns).all():
+        raise ValueError(f"{name} holds NaN or infinite values.")
+    return columns
 
 
 def as_precision(dtype: Any) -> jnp.dtype:

@@ -4,7 +4,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.dynamics.dual import dual_descent, kernel_step, output_step
-from finitewidth.dynamics.weight_space import train_weights
+from finitewidth.networks.weight_space import train_weights
 from quadratic import random_problem, slope, step_of
 from tolerances import assert_close
 

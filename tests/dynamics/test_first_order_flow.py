@@ -6,7 +6,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.dynamics.first_order_flow import FirstOrderFlow
-from finitewidth.dynamics.weight_space import train_weights
+from finitewidth.networks.weight_space import train_weights
 from quadratic import random_problem
 from tolerances import assert_close
 

@@ -6,7 +6,7 @@ import finitewidth as fw
 from finitewidth.dynamics.cholesky import SingularKernelError
 from finitewidth.dynamics.meta_kernel import DenseMetaKernel, FeatureMetaKernel
 from finitewidth.dynamics.projectors import inverting, pair_projectors, projectors
-from finitewidth.dynamics.weight_space import train_weights
+from finitewidth.networks.weight_space import train_weights
 from quadratic import CASES, naive_projectors, random_problem, slope, step_of, stored_problem
 from tolerances import assert_close
 

@@ -11,7 +11,7 @@ from finitewidth.dynamics.representation import (
     trained_kernel,
     weight_norms,
 )
-from finitewidth.dynamics.weight_space import train_weights
+from finitewidth.networks.weight_space import train_weights
 from quadratic import CASES, random_problem, slope, step_of, stored_problem
 from tolerances import assert_close
 

@@ -5,7 +5,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.dynamics.tangent_model import TangentMetaKernel
-from finitewidth.dynamics.weight_space import train_weights
+from finitewidth.networks.weight_space import train_weights
 from quadratic import random_problem, slope
 from tolerances import assert_close
 

@@ -19,7 +19,7 @@ from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientFlow
 from finitewidth.dynamics.nearly_kernel import as_columns
 from finitewidth.dynamics.projectors import projectors
-from finitewidth.dynamics.taylor_models import FeatureTable
+from finitewidth.models.taylor_models import FeatureTable
 
 Labels = Float[AnyArray, "train out"] | Float[AnyArray, " train"]
 

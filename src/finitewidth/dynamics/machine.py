@@ -9,8 +9,8 @@ from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.meta_kernel import MetaKernel
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, as_columns, nearly_kernel
 from finitewidth.dynamics.tangent_model import TangentMetaKernel, TangentModel
-from finitewidth.dynamics.taylor_models import TaylorModel
-from finitewidth.dynamics.weight_space import jacobian_at, outputs_at
+from finitewidth.models.point_model import jacobian_at, outputs_at
+from finitewidth.models.taylor_models import TaylorModel
 
 
 def nearly_kernel_machine(

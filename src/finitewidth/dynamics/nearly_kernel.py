@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
-from finitewidth.checks import as_numbers
+from finitewidth.checks import as_columns, as_numbers
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
 from finitewidth.dynamics.projectors import Projectors, projectors
@@ -214,17 +214,3 @@ def as_matrix(name: str, kernel: AnyArray) -> Float[np.ndarray, "n m"]:
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} holds NaN or infinite values.")
     return matrix
-
-
-def as_columns(name: str, values: AnyArray, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
-    """Labels or outputs as finite columns, one per output."""
-    columns = np.asarray(as_numbers(name, values), dtype)
-    if columns.ndim == 1:
-        columns = columns[:, None]
-    if columns.ndim != 2 or len(columns) != points or columns.shape[1] == 0:
-        raise ValueError(
-            f"{name} has shape {columns.shape}; {points} points need ({points},) or ({points}, outputs)."
-        )
-    if not np.isfinite(columns).all():
-        raise ValueError(f"{name} holds NaN or infinite values.")
-    return columns

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.taylor_models import QuadraticModel
-from finitewidth.dynamics.weight_space import train_weights
+from finitewidth.models.taylor_models import QuadraticModel
+from finitewidth.networks.weight_space import train_weights
 
 
 class Problem(NamedTuple):

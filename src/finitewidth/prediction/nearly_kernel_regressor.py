@@ -17,7 +17,7 @@ from finitewidth.dynamics.meta_kernel import MetaKernel, ScaledMetaKernel
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, fit_nearly_kernel, warn_if_large
 from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
 from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
-from finitewidth.dynamics.taylor_models import TaylorModel
+from finitewidth.models.taylor_models import TaylorModel
 from finitewidth.prediction.data_frames import apply_frame, fit_frame
 
 _CHOICES = ("cv", "epsilon*")

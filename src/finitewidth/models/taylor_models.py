@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.dynamics.meta_kernel import FeatureMetaKernel
-from finitewidth.dynamics.weight_space import PointModel
+from finitewidth.models.point_model import PointModel
 
 Points = np.ndarray | Array
 FeatureFunction = Callable[[Points], Array | np.ndarray]

@@ -7,7 +7,6 @@ nearly-kernel formulas approximate.
 
 import math
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,13 +19,14 @@ from jaxtyping import Array, Float
 from scipy.integrate import solve_ivp
 
 from finitewidth.arrays import AnyArray
+from finitewidth.checks import as_columns
 from finitewidth.dynamics.algorithms import (
     DirectOptimization,
     GradientDescent,
     GradientFlow,
     SpectralAlgorithm,
 )
-from finitewidth.dynamics.nearly_kernel import as_columns
+from finitewidth.models.point_model import PointModel, jacobian_at, outputs_at
 
 # Residuals relative to the labels: what float64 reaches, and where a flow is handed to Newton's method,
 # whose error is the square of what is left.
@@ -35,18 +35,6 @@ _NEARLY = 1e-8
 _MOST_STEPS = 5_000_000
 _MOST_ITERATIONS = 200
 _INTEGRATION = 1e-12
-
-
-class PointModel(eqx.Module):
-    """A model at fixed points, as a function of its weights."""
-
-    @abstractmethod
-    def __call__(self, weights: Float[Array, "..."]) -> Float[Array, "n out"]:
-        """Outputs at the points."""
-
-    @abstractmethod
-    def jacobian(self, weights: Float[Array, "..."]) -> Float[Array, "n_out params"]:
-        """Effective features of every output at every point (points first), over all weights in a row."""
 
 
 class Endpoint(NamedTuple):
@@ -256,22 +244,6 @@ def _damped(
             return w + change, e_moved
         damping *= 10
     return w, e
-
-
-@eqx.filter_jit
-def outputs_at(points: PointModel, weights: Array) -> Array:
-    """Outputs, compiled."""
-    return points(weights)
-
-
-@eqx.filter_jit
-def _jacobian(points: PointModel, weights: Array) -> Array:
-    return points.jacobian(weights)
-
-
-def jacobian_at(points: PointModel, weights: Array) -> np.ndarray:
-    """Effective features, compiled."""
-    return np.asarray(_jacobian(points, weights))
 
 
 def _endpoint(weights: Array, residual: float, steps: int, to_the_end: bool, scale: float) -> Endpoint:
