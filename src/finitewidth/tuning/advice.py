@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
-from scipy.sparse.linalg import eigsh
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP, Layer, dense_stack
 from finitewidth.architecture.critical_point import critical_point
 from finitewidth.checks import is_number
+from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
 from finitewidth.tuning.aspect_ratio import aspect_ratio
@@ -156,7 +155,7 @@ def tune(
         n_in = inputs.shape[1]
     widths = (int(n_in), *net.hidden, net.n_out)
     net = equal_layer_rates(net, inputs)
-    eta_max = 2 / largest_eigenvalue(net, inputs)
+    eta_max = 2 / _largest_ntk_eigenvalue(net, inputs)
     shape = aspect_ratio(net, float(jnp.mean(inputs**2)), width)
     signals = {"recommended": propagate(net, inputs)}
     for name, (default_b, default_W) in framework_defaults(widths).items():
@@ -202,16 +201,11 @@ def _recommended(
     return MLP(hidden, activation, choice.C_b, choice.C_W, n_out=n_out), choice.reason
 
 
-def largest_eigenvalue(net: Layer, x: Float[Array, "n d"]) -> float:
+def _largest_ntk_eigenvalue(net: Layer, x: Float[Array, "n d"]) -> float:
     """Largest NTK eigenvalue on x; beyond 4,000 points estimated from an evenly spaced subset."""
     n = len(x)
     subset = x if n <= _LARGEST_SPECTRUM else x[:: -(-n // _LARGEST_SPECTRUM)]
-    ntk = np.asarray(kernels(net, subset, tolerance=1e-6).ntk)
-    if len(ntk) < 3:
-        top = float(np.linalg.eigvalsh(ntk)[-1])
-    else:
-        top = float(eigsh(ntk, k=1, return_eigenvectors=False, v0=np.ones(len(ntk)))[0])
-    return top * n / len(subset)
+    return largest_eigenvalue(kernels(net, subset, tolerance=1e-6).ntk) * n / len(subset)
 
 
 def _check_size(name: str, value: int | None) -> int:

@@ -10,13 +10,13 @@ from finitewidth.dynamics.algorithms import (
     GradientFlow,
     SpectralAlgorithm,
 )
-from finitewidth.dynamics.machine import nearly_kernel_machine
-from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
 from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
 from finitewidth.lab.shapes.orders import Curve, Orders, leading_power, off_by, order_claim
+from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
+from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
 
 _SOURCE = f"{ROBERTS}, nearly-kernel methods"
 _SMALL_STEP = 0.05

@@ -9,13 +9,15 @@ from finitewidth.dynamics.algorithms import (
     GradientDescent,
     GradientFlow,
     SpectralAlgorithm,
+    direct_coefficient,
+    inverting,
 )
-from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
-from finitewidth.dynamics.projectors import direct_coefficient, inverting, pair_projectors
 from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
+from finitewidth.nearly_kernel_methods.algorithm_projectors import pair_projectors
+from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
 
 _SOURCE = f"{ROBERTS}, nearly-kernel methods"
 

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.machine import nearly_kernel_machine
-from finitewidth.dynamics.tangent_model import TangentModel
 from finitewidth.lab.framework import IEMS_402, ROBERTS, RandomProblem, power_laws, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, depth_over_width
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, propagated, stacked
 from finitewidth.lab.shapes.orders import Curve, Orders, fitted_power, off_by, order_claim
+from finitewidth.models.tangent_model import TangentModel
+from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train

@@ -3,12 +3,12 @@
 import numpy as np
 
 from finitewidth.dynamics.algorithms import DirectOptimization
-from finitewidth.dynamics.meta_kernel import DenseMetaKernel
-from finitewidth.dynamics.representation import Deformation, deformation, trained_kernel
 from finitewidth.lab.framework import ROBERTS
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
 from finitewidth.lab.shapes.orders import Curve, Orders, off_by, order_claim
+from finitewidth.models.meta_kernel import DenseMetaKernel
+from finitewidth.nearly_kernel_methods.representation import Deformation, deformation, trained_kernel
 
 _SOURCE = f"{ROBERTS}, representation learning"
 _FULL_STEP = DirectOptimization("gauss-newton")

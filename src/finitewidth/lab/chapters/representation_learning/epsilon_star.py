@@ -12,15 +12,15 @@ from matplotlib.figure import Figure
 from scipy.optimize import minimize_scalar
 
 from finitewidth.dynamics.algorithms import DirectOptimization
-from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
-from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
-from finitewidth.dynamics.tangent_model import TangentModel
 from finitewidth.lab.framework import ROBERTS, RandomProblem, exact, relative_error, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
 from finitewidth.lab.instruments.teachers import Teacher, taught, test_loss
 from finitewidth.models.point_model import jacobian_at, outputs_at
+from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.models.tangent_model import TangentModel
+from finitewidth.nearly_kernel_methods.representation import Deformation, best_epsilon, deformation
 from finitewidth.networks.weight_space import train_weights
 from finitewidth.report import style
 
