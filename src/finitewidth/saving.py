@@ -41,7 +41,8 @@ _CLASSES = {
     "FirstOrder": "finitewidth.prediction.distribution",
     "Origins": "finitewidth.prediction.distribution",
     "ExpansionRange": "finitewidth.prediction.expansion_range",
-    "Recipe": "finitewidth.prediction.recipe",
+    "Provenance": "finitewidth.prediction.provenance",
+    "TrainingProblem": "finitewidth.prediction.training_problem",
     "LossCurves": "finitewidth.prediction.curves",
     "Corrections": "finitewidth.statistics.corrections",
     "Differentials": "finitewidth.statistics.differentials",
@@ -168,7 +169,7 @@ def _described(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
 
 def _fields(value: Any) -> tuple[str, ...]:
     if dataclasses.is_dataclass(value):
-        return tuple(field.name for field in dataclasses.fields(value))
+        return tuple(field.name for field in dataclasses.fields(value) if field.metadata.get("saved", True))
     return type(value)._fields
 
 

@@ -9,6 +9,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.networks import mlp
 from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.training_problem import ProblemKernels
 from tolerances import LIMIT, SINGLE_SOLVE, SOLVE, assert_close
 
 NET = fw.MLP((64, 64), "gelu", 0.1, 1.8, 0.7, 1.3)
@@ -42,10 +43,8 @@ def test_a_linearised_network_trained_step_by_step(data, steps):
         error = jnp.zeros((13, 1)).at[:8].set((start + tangent(moved))[:8] - y)
         moved = jax.tree.map(lambda m, g: m - eta * g, moved, preconditioned(error))
     trained = (start + tangent(moved))[8:]
-    empirical = fw.TrainingProblem.of(NET, x, y, x_test)._replace(
-        train=fw.Kernels(kernel[:8, :8], kernel[:8, :8]),
-        test_train=fw.Kernels(kernel[8:, :8], kernel[8:, :8]),
-    )
+    parts = (fw.Kernels(part, part) for part in (kernel[:8, :8], kernel[8:, :8], kernel[8:, 8:]))
+    empirical = fw.TrainingProblem(NET, *map(jnp.asarray, (x, y, x_test)), ProblemKernels(*parts))
     law = trained_distribution(
         empirical, fw.GradientDescent(float(eta), steps), initial=(start[:8], start[8:])
     )

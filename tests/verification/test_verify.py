@@ -11,7 +11,8 @@ import pytest
 import finitewidth as fw
 from finitewidth.data import built_in
 from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.verification.stopping import stop
 from tolerances import assert_close
 
@@ -174,7 +175,7 @@ def test_anchored_descent_ends_at_ridge_regression(data):
 @pytest.mark.parametrize(
     ("law", "sentence"),
     [
-        (lambda d: dataclasses.replace(fw.predict(network(4), *d), recipe=None), "must come from"),
+        (lambda d: dataclasses.replace(fw.predict(network(4), *d), provenance=None), "must come from"),
         (lambda d: fw.predict(network(4), *d, fw.BayesianInference(0.1)), "law is a posterior"),
         (lambda d: fw.predict(network(4), *d, initial=lambda x: x[:, :2]), "random start"),
         (lambda d: fw.predict(fw.MLP((), "linear", 0.1, 1.0), *d, ridge=0.1), "no hidden layer"),

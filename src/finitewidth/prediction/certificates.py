@@ -14,7 +14,7 @@ from jaxtyping import Float
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.training_problem import TrainingProblem
 
 Number = float | int
 

@@ -16,7 +16,7 @@ from finitewidth.checks import as_numbers
 from finitewidth.dynamics.algorithms import SpectralAlgorithm, check_algorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.data import Start, as_targets, starting_outputs
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike
 
 

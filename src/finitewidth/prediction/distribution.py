@@ -13,7 +13,7 @@ from finitewidth.arrays import AnyArray
 from finitewidth.checks import check_key, check_whole
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.expansion_range import ExpansionRange
-from finitewidth.prediction.recipe import Recipe
+from finitewidth.prediction.provenance import Provenance
 from finitewidth.saving import save
 from finitewidth.statistics.inputs import ArrayLike
 
@@ -81,14 +81,14 @@ class TrainedDistribution(eqx.Module):
         (test, test), of every output component; their average where finite width tells them apart.
     first_order
         What finite width changes, included in mean and covariance; None for order=0.
-    recipe
-        Network, data and training, when the law comes from `predict`: what `verify` trains.
+    provenance
+        The training problem and its settings, when the law comes from `predict`: what `verify` trains.
     """
 
     mean: Float[Array, "test out"]
     covariance: Float[Array, "test test"]
     first_order: FirstOrder | None = None
-    recipe: Recipe | None = None
+    provenance: Provenance | None = None
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write the law, its network, data and settings into one file; `finitewidth.load` reads it.

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import root_scalar
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.prediction.data import as_targets
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -94,7 +94,7 @@ def resolution(eigenvalues: Float[AnyArray, " modes"], n: float | int, ridge: fl
 
 
 def predicted_learning_curve(
-    net: MLP,
+    net: Layer,
     x: ArrayLike,
     y: ArrayLike,
     sizes: Sequence[int] | np.ndarray,

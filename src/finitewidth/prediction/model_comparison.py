@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.prediction.bayesian import evidence
 from finitewidth.prediction.data import as_targets
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -53,7 +53,7 @@ class TunedPrior(NamedTuple):
 
 
 def compare_models(
-    nets: Mapping[str, MLP], x: ArrayLike, y: ArrayLike, noise: float | int | Mapping[str, float]
+    nets: Mapping[str, Layer], x: ArrayLike, y: ArrayLike, noise: float | int | Mapping[str, float]
 ) -> ModelComparison:
     """Rank networks by the evidence of the data; one noise for all, or one for each name."""
     if not nets:

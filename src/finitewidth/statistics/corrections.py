@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
@@ -19,7 +19,7 @@ from finitewidth.saving import save
 from finitewidth.statistics import differentials, fluctuations
 from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
-from finitewidth.statistics.fluctuations import Averages, check_continuous, check_expandable, width_ratios
+from finitewidth.statistics.fluctuations import Averages, check_continuous, expandable, width_ratios
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 
 MOST_INPUTS = 20
@@ -107,7 +107,7 @@ class Corrections:
         return jnp.asarray(getattr(self.differentials, letter))
 
 
-def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE) -> Corrections:
+def corrections(net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE) -> Corrections:
     r"""Every tensor of order 1/width of the network's outputs and tangent kernels at initialisation.
 
     Parameters
@@ -129,6 +129,8 @@ def corrections(net: MLP, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
     0.6549
     """
     points = _checked(net, x)
+    net = expandable(net)
+    check_continuous(net.activation)
     check_positive("tolerance", tolerance)
     gram = points @ points.T / points.shape[1]
     first, *rest = net.layers
@@ -163,10 +165,8 @@ def neuron_averages(
     return bent_averages(activation, K, tolerance, passed_on)
 
 
-def _checked(net: MLP, x: ArrayLike) -> Float[np.ndarray, "n d"]:
+def _checked(net: Layer, x: ArrayLike) -> Float[np.ndarray, "n d"]:
     points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
-    check_expandable(net)
-    check_continuous(net.activation)
     if len(points) > MOST_INPUTS:
         raise ValueError(
             f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "

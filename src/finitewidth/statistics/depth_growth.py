@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.architecture.critical_point import critical_point
 from finitewidth.checks import is_number
 from finitewidth.statistics import fluctuations
-from finitewidth.statistics.fluctuations import check_continuous, check_expandable, width_ratios
+from finitewidth.statistics.fluctuations import check_continuous, expandable, width_ratios
 from finitewidth.statistics.one_input import one_input_averages
 
 
@@ -60,7 +60,7 @@ class DepthGrowth(NamedTuple):
         return (self.A + 2 * self.B) / (self.width * self.Theta**2)
 
 
-def depth_growth(net: MLP, square: float = 1.0) -> DepthGrowth:
+def depth_growth(net: Layer, square: float = 1.0) -> DepthGrowth:
     r"""Deviations from infinite width in every layer, for one input with $|x|^2/n_0$ equal to `square`.
 
     Any continuous activation, kinks included; the cost grows linearly with depth.
@@ -74,7 +74,7 @@ def depth_growth(net: MLP, square: float = 1.0) -> DepthGrowth:
     """
     if not (is_number(square) and 0 < square < np.inf):
         raise ValueError(f"square must be finite and positive, got {square!r}.")
-    check_expandable(net)
+    net = expandable(net)
     check_continuous(net.activation)
     first, *rest = net.layers
     below = fluctuations.first_layer(np.full((1, 1), float(square)), first)

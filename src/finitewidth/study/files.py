@@ -87,7 +87,7 @@ def summary(study: Study) -> dict[str, Any]:
             "ridge chosen on the training rows": study.ridge_chosen,
         },
         "prediction": {
-            "order": 0 if study.law.recipe is None else study.law.recipe.order,
+            "order": study.choices.order,
             "unit of the target": data.unit,
             "mean spread of networks": float(study.spread.mean()),
             "label noise": data.unit * math.sqrt(study.noise),

@@ -20,7 +20,7 @@ from finitewidth.dynamics.algorithms import (
 )
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.training_problem import TrainingProblem
 
 # The law may still move by this many standard errors of the comparison, or by this part of the labels.
 _SHARE_OF_ERROR, _SHARE_OF_LABELS = 0.1, 1e-4
