@@ -20,6 +20,9 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.activations import as_activation, leaky_relu, monomial
+from finitewidth.prediction.certificates import convergence_certificate
+from finitewidth.prediction.learning_curves import predicted_learning_curve
+from finitewidth.prediction.model_comparison import compare_models
 from finitewidth.prediction.provenance import Provenance
 
 NAMES = [*fw.ACTIVATION_NAMES, "leaky_relu:0.2", "leaky_relu:0.1234567890123", "monomial:3"]
@@ -331,6 +334,37 @@ TRANSFORMATIONS = {
 def test_laws_pass_through_transformations(law, name):
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(law))
     assert_same(TRANSFORMATIONS[name](law), law)
+
+
+RESULTS = {
+    "TrainingProblem": lambda: fw.TrainingProblem.of(network(), X, Y, X_TEST),
+    "Kernels": lambda: fw.kernels(network(), X),
+    "LossCurves": lambda: fw.loss_curves(
+        fw.TrainingProblem.of(network(), X, Y, X_TEST), fw.GradientFlow(), [0.0, 1.0], Y[:2]
+    ),
+    "Verification": lambda: fw.verify(fw.predict(network(width=8), X, Y, X_TEST, ridge=0.1), 3, most_steps=9),
+    "Corrections": lambda: fw.corrections(network(), X[:2]),
+    "Corrections at a kink": lambda: fw.corrections(network("relu"), X[:2]),
+    "DepthGrowth": lambda: fw.depth_growth(network()),
+    "Criticality": lambda: fw.criticality("gelu"),
+    "PhaseDiagram": lambda: fw.phase_diagram("relu", np.array([1.0, 2.0]), np.array([0.1])),
+    "Tuning": lambda: fw.tune("tanh", 3, 64),
+    "LearningCurve": lambda: predicted_learning_curve(network(), X, Y, [1, 2], ridge=0.1),
+    "ModelComparison": lambda: compare_models({"a": network(), "b": network("relu")}, X, Y, 0.1),
+    "ConvergenceCertificate": lambda: convergence_certificate(fw.kernels(network(), X).ntk),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_pass_through_jit(name):
+    """Settings and words stay as they are; every number comes back bit by bit, in an array of JAX."""
+    result = RESULTS[name]()
+    back = jax.jit(lambda same: same)(result)
+    assert type(back) is type(result)
+    assert jax.tree.structure(back) == jax.tree.structure(result)
+    for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(result), strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+        assert one.dtype == np.asarray(other).dtype
 
 
 def test_a_law_is_an_argument_of_a_compiled_function(law):

@@ -169,7 +169,7 @@ def _described(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
 
 def _fields(value: Any) -> tuple[str, ...]:
     if dataclasses.is_dataclass(value):
-        return tuple(field.name for field in dataclasses.fields(value) if field.metadata.get("saved", True))
+        return tuple(field.name for field in dataclasses.fields(value))
     return type(value)._fields
 
 

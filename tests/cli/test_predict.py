@@ -74,7 +74,7 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
     assert_close(got["predicted"].astype(float), data.center + data.unit * np.asarray(law.mean)[:, 0], 1e-9)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["prediction"]["order"] == 1
-    assert summary["finite width"]["trusted_width"] == law.range.trusted_width
+    assert summary["finite width"]["trusted_width"] == law.validity.trusted_width
     variances = data.unit**2 * np.diag(law.covariance_correction)
     assert_close(
         summary["finite width"]["correction of the variance (rms)"], np.sqrt(np.mean(variances**2)), 1e-8

@@ -73,8 +73,8 @@ def test_two_hidden_layers_of_width_1024_have_the_predicted_law(data):
     assert check.agrees, str(check)
     # Networks after half a step have another mean and another spread.
     other = fw.predict(net, *data, fw.GradientDescent(eta / 2, 1))
-    assert not check._replace(predicted_mean=np.asarray(other.mean)).agrees
-    assert not check._replace(predicted_std=np.asarray(other.std)).agrees
+    assert not dataclasses.replace(check, predicted_mean=np.asarray(other.mean)).agrees
+    assert not dataclasses.replace(check, predicted_std=np.asarray(other.std)).agrees
 
 
 @pytest.mark.parametrize(("layers", "draws"), [(1, 60), (2, 12)])

@@ -173,12 +173,12 @@ def test_a_narrow_network_is_warned_of():
     x, y = six_points()
     with pytest.warns(UserWarning, match="expansion in 1/width is not small"):
         law = fw.predict(fw.MLP((2,), "tanh", 0.1, 1.3), x[:3], y[:3], x[3:4], order=1)
-    assert law.range.width < law.range.trusted_width
-    assert "from width" in law.range.words
+    assert law.validity.width < law.validity.trusted_width
+    assert "from width" in law.validity.words
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         wide = fw.predict(fw.MLP((10**6,), "tanh", 0.1, 1.3), x[:3], y[:3], x[3:4], order=1)
-    assert "can be trusted here" in wide.range.words
+    assert "can be trusted here" in wide.validity.words
     # Both numbers from the definitions: the correction's size, and tr E[Theta^-1 dH Theta^-1 dH] / N.
     n, tensors = 10**6, corrections(fw.MLP((64,), "tanh", 0.1, 1.3), x[:4])
     size = lambda a: float(np.sqrt(np.mean(np.asarray(a) ** 2)))
@@ -187,11 +187,11 @@ def test_a_narrow_network_is_warned_of():
     A, B = (np.asarray(t)[:3, :3, :3, :3] for t in (tensors.A, tensors.B))
     moment = A + B.transpose(0, 2, 1, 3) + B.transpose(0, 2, 3, 1)
     kappa = np.einsum("da,abcd,bc->", inverse, moment, inverse) / 3
-    assert_close(n * wide.range.fluctuation, kappa, TENSORS)
-    assert_close(n * wide.range.ratio, ratio, TENSORS)
+    assert_close(n * wide.validity.fluctuation, kappa, TENSORS)
+    assert_close(n * wide.validity.ratio, ratio, TENSORS)
     expected = int(np.ceil(max(ratio / 0.01, kappa / 0.02)))
-    assert wide.range.trusted_width == law.range.trusted_width == expected
-    assert (wide.range.depth_over_width, law.range.depth_over_width) == (2e-6, 1.0)
+    assert wide.validity.trusted_width == law.validity.trusted_width == expected
+    assert (wide.validity.depth_over_width, law.validity.depth_over_width) == (2e-6, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -261,5 +261,5 @@ def test_a_sequence_of_dense_layers_has_the_law_of_the_same_perceptron():
     assert_close(found.covariance_correction, expected.covariance_correction)
     assert_close(found.mean, expected.mean)
     assert found.provenance.problem.net == layers
-    with pytest.raises(ValueError, match="this needs dense layers with an activation between each two"):
+    with pytest.raises(ValueError, match="dense layers with an activation between each two"):
         fw.predict(Sequential(Dense(40, **hyper), Dense(1, **hyper)), *data, **asked)

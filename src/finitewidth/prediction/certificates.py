@@ -5,8 +5,8 @@ residual at least by $\max(|1-\eta\lambda_0|, |1-\eta\lambda_{max}|)$, so the lo
 """
 
 import math
-from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -19,15 +19,15 @@ from finitewidth.prediction.training_problem import TrainingProblem
 Number = float | int
 
 
-class ConvergenceCertificate(NamedTuple):
+class ConvergenceCertificate(eqx.Module):
     """Extreme eigenvalues of a training kernel and what follows from them.
 
     `uncertainty` bounds the rounding error of the eigenvalues.
     """
 
-    smallest: Number
-    largest: Number
-    uncertainty: Number
+    smallest: Number = eqx.field(static=True)
+    largest: Number = eqx.field(static=True)
+    uncertainty: Number = eqx.field(static=True)
 
     @property
     def positive_definite(self) -> bool:
@@ -68,7 +68,7 @@ class ConvergenceCertificate(NamedTuple):
         return math.ceil(math.log(target_loss / initial_loss) / (2 * math.log(factor)))
 
 
-class LazyTraining(NamedTuple):
+class LazyTraining(eqx.Module):
     r"""The lazy-training theorem for one hidden layer.
 
     For $z = n^{-1/2}\sum_k v_k\sigma(w_k\cdot x)$ with $|v_k|\le1$ fixed, $|\sigma'|,|\sigma''|\le1$,
@@ -77,9 +77,9 @@ class LazyTraining(NamedTuple):
     gradient flow and the loss falls as $e^{-\lambda_0t/m}$.
     """
 
-    points: int
-    smallest: Number
-    initial_loss: Number
+    points: int = eqx.field(static=True)
+    smallest: Number = eqx.field(static=True)
+    initial_loss: Number = eqx.field(static=True)
 
     @property
     def width(self) -> Number:

@@ -156,7 +156,7 @@ def _corrected(
             covariance_correction=own,
             covariance_correction_error=own_error,
             output_covariance_correction=outputs,
-            range=size,
+            validity=size,
             samples=samples,
         ),
     )

@@ -61,7 +61,7 @@ def predict(
     -------
     TrainedDistribution
         `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it. With
-        order=1 also `mean_correction`, `covariance_correction`, their standard errors, `origin` and `range`.
+        order=1 also `mean_correction`, `covariance_correction`, their standard errors, `origin`, `validity`.
 
     Examples
     --------

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer
@@ -44,7 +45,7 @@ class TrainingProblem(eqx.Module):
     x_train: Float[Array, "train d"]
     y: Float[Array, "train out"]
     x_test: Float[Array, "test d"]
-    kernels: ProblemKernels | None = eqx.field(default=None, metadata={"saved": False})
+    kernels: ProblemKernels | None = None
 
     @classmethod
     def of(cls, net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike) -> "TrainingProblem":
@@ -58,6 +59,12 @@ class TrainingProblem(eqx.Module):
         y = as_targets(y_train, len(x_train), x_train.dtype)
         warn_of_few_rows(y)
         return cls(net, x_train, y, x_test).computed()
+
+    @classmethod
+    def on_training_points(cls, net: Layer, x: ArrayLike, y: ArrayLike) -> "TrainingProblem":
+        """A problem with its training points as test points, whose kernels are computed once."""
+        x, every = jnp.asarray(x), kernels(net, x)
+        return cls(net, x, jnp.asarray(y), x, ProblemKernels(every, every, every))
 
     def computed(self) -> "TrainingProblem":
         """This problem with its kernels."""

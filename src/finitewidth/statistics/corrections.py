@@ -1,9 +1,9 @@
 """`corrections`: the tensors of order 1/width of a network at initialisation."""
 
-import dataclasses
 import os
 from pathlib import Path
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -29,8 +29,7 @@ Pair = Float[Array, "n n"]
 Quadruple = Float[Array, "n n n n"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Corrections:
+class Corrections(eqx.Module):
     r"""Infinite-width kernels of the output layer and all tensors that multiply 1/width.
 
     The width is that of the last hidden layer. Labels are stored in the order of the subscripts:
@@ -62,8 +61,8 @@ class Corrections:
     F: Quadruple
     A: Quadruple
     B: Quadruple
-    width: int
-    differentials: Differentials | None = dataclasses.field(repr=False)
+    width: int = eqx.field(static=True)
+    differentials: Differentials | None = eqx.field(repr=False)
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write all tensors into one file; `finitewidth.load` reads it.

@@ -31,12 +31,12 @@ _FLOW_STEP = 0.02
 class Stop(NamedTuple):
     """A finite training that stands for the one that was predicted.
 
-    `remaining` is the root mean square by which the mean prediction would still move on the way to the
+    `distance_to_end` is the root mean square by which the mean prediction would still move on the way to the
     end, in standard errors of the comparison; zero when the end itself is finite.
     """
 
     algorithm: GradientDescent
-    remaining: float
+    distance_to_end: float
 
 
 class _Approach(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Params
+from finitewidth.architecture.networks import dense_stack
 from finitewidth.checks import as_precision, check_whole
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
@@ -112,7 +113,7 @@ def _trainable(origin: Provenance | None) -> tuple[Provenance, SpectralAlgorithm
         raise ValueError("law is a posterior; verify needs a law of networks trained by gradient descent.")
     if not origin.random_start:
         raise ValueError("law starts at a given function; verify needs networks with a random start.")
-    if not origin.problem.net.hidden:
+    if not dense_stack(origin.problem.net).hidden:
         raise ValueError("the network has no hidden layer, so it has no width: there is nothing to verify.")
     return origin, origin.algorithm
 
@@ -127,7 +128,7 @@ def _train(
     dtype: jnp.dtype | type | None,
     progress: bool,
 ) -> Ensemble:
-    net = dataclasses.replace(problem.net, n_out=problem.y.shape[1])
+    net = dataclasses.replace(dense_stack(problem.net), n_out=problem.y.shape[1])
     precision = problem.y.dtype if dtype is None else as_precision(dtype)
     x, y, x_test = (a.astype(precision) for a in (problem.x_train, problem.y, problem.x_test))
     eta, steps = float(descent.eta), int(descent.steps)
@@ -163,7 +164,7 @@ def _result(
     ensemble: Ensemble,
     y_test: ArrayLike | None,
 ) -> Verification:
-    descent, net = chosen.algorithm, problem.net
+    descent, net = chosen.algorithm, dense_stack(problem.net)
     predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=ridge)
     train, train_sem = _average(ensemble.losses / len(problem.y))
     test, test_sem = _average(ensemble.recorded["test"]) if y_test is not None else (None, None)
@@ -172,7 +173,7 @@ def _result(
         steps=int(descent.steps),
         eta=float(descent.eta),
         ridge=ridge,
-        remaining=chosen.remaining,
+        distance_to_end=chosen.distance_to_end,
         order=order,
         depth=net.depth,
         width=min(net.hidden),
