@@ -5,6 +5,7 @@ residual at least by $\max(|1-\eta\lambda_0|, |1-\eta\lambda_{max}|)$, so the lo
 """
 
 import math
+from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -155,13 +156,19 @@ def steps_to_loss(
 
     if loss(0) <= target:
         return 0
+    steps = first_step(lambda t: loss(t) <= target, most)
+    return steps if loss(steps) <= target else math.inf
+
+
+def first_step(enough: Callable[[int], bool], most: int) -> int:
+    """The first positive number at which a condition that stays true is true, or `most`."""
     high = 1
-    while loss(high) > target:
+    while not enough(high):
         if high >= most:
-            return math.inf
-        high *= 2
+            return most
+        high = min(2 * high, most)
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if loss(middle) <= target else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high

@@ -19,6 +19,7 @@ from finitewidth.dynamics.algorithms import (
     SpectralAlgorithm,
 )
 from finitewidth.dynamics.kernel_descent import Spectrum
+from finitewidth.prediction.certificates import first_step
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.training_problem import TrainingProblem
 
@@ -78,22 +79,8 @@ def stop(
     )
     error = _rms(law.std) / math.sqrt(networks)
     tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(problem.y))
-    steps = _first(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
+    steps = first_step(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
     return Stop(descent.stopped(steps), approach.remaining(descent, steps) / max(error, tolerance))
-
-
-def _first(enough, most: int) -> int:
-    """The first number at which a condition that stays true is true, or `most`."""
-    high = 1
-    while not enough(high):
-        if high >= most:
-            return most
-        high = min(2 * high, most)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
 
 
 def _rms(values: Array | np.ndarray) -> float:
