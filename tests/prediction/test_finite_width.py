@@ -12,9 +12,9 @@ import pytest
 import finitewidth as fw
 from finitewidth.architecture import Activate, Dense, Repeat, Sequential
 from finitewidth.prediction.dense_mean import dense_mean
-from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
-from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.kernel_variance import dense_kernel_variance, sampled_kernel_variance
 from finitewidth.prediction.sampled_mean import SampledNeurons, sampled_mean
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 from finitewidth.statistics.mean_shifts import mean_shifts
@@ -91,9 +91,9 @@ def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algor
         assert np.abs(error / getattr(sampled.standard_errors, name)).max() < Z_LIMIT, name
         assert np.abs(getattr(exact, name) / getattr(sampled.standard_errors, name)).max() > RESOLVED, name
     keys = [jax.random.key(seed) for seed in range(4, 16)]
-    noises = np.array([sampled_kernel_noise(kernels, modes, key) for key in keys])
+    noises = np.array([sampled_kernel_variance(kernels, modes, key) for key in keys])
     error = noises.std(ddof=1) / np.sqrt(len(keys))
-    noise = dense_kernel_noise(tensors, modes)
+    noise = dense_kernel_variance(tensors, modes)
     assert abs(noises.mean() - noise) < Z_LIMIT * error
     assert error < 0.05 * noise
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.mode_weights import ProjectorWeights
-from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 
 

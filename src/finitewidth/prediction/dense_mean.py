@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from finitewidth.dynamics.mode_weights import ProjectorWeights
 from finitewidth.prediction.distribution import Origins
-from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 
 

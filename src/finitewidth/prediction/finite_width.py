@@ -19,11 +19,11 @@ from finitewidth.prediction.dense_covariance import dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
 from finitewidth.prediction.expansion_range import ExpansionRange
-from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
+from finitewidth.prediction.kernel_variance import dense_kernel_variance, sampled_kernel_variance
 from finitewidth.prediction.methods import DenseTensors, Method, Progress, SampledNeurons
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.sampled_covariance import sampled_covariance
 from finitewidth.prediction.sampled_mean import sampled_mean
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.fluctuations import expandable
@@ -55,7 +55,7 @@ def first_order(
         origins = dense_mean(tensors, modes)
         error, samples = np.zeros_like(origins.total), 0
         errors = Origins(*(np.zeros_like(o) for o in origins))
-        kappa = dense_kernel_noise(tensors, modes)
+        kappa = dense_kernel_variance(tensors, modes)
         few = len(x) * y.shape[1] <= _MOST_LABELS
         spread = _Spread.of_outputs(dense_covariance(tensors, modes)) if few else None
     else:
@@ -71,7 +71,7 @@ def first_order(
             sampled.standard_error,
             sampled.samples,
         )
-        kappa = sampled_kernel_noise(kernels, modes, method.key)
+        kappa = sampled_kernel_variance(kernels, modes, method.key)
         spread = None
         if accuracy is not None:
             report = _stage(progress, share, 1.0)

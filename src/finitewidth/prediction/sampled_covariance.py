@@ -27,10 +27,10 @@ from finitewidth.prediction.covariance_kinds import (
     unlearnt,
 )
 from finitewidth.prediction.methods import Progress, SampledNeurons
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
 from finitewidth.prediction.sampled_mean import layer_sources
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 

@@ -15,7 +15,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.mode_weights import clock
 from finitewidth.dynamics.time_nodes import Times
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import (
     Legs,
     Rows,
@@ -25,6 +24,7 @@ from finitewidth.prediction.neuron_sources import (
     kernel_fluctuation_b,
     second_change,
 )
+from finitewidth.prediction.training_modes import TrainingModes
 
 Kind = Literal["A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 

@@ -18,9 +18,9 @@ from finitewidth.dynamics.mode_weights import first_weights
 from finitewidth.dynamics.time_nodes import Nodes, Times, TimeStrata, time_strata
 from finitewidth.prediction.distribution import Origins
 from finitewidth.prediction.methods import Progress, SampledNeurons
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source
 from finitewidth.prediction.sampled_kinds import COST, NESTED, Decay, Kind, contribution, kinds
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 from finitewidth.statistics.source_edges import source_edges

@@ -13,15 +13,15 @@ from jaxtyping import Float
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import largest_eigenvalue
+from finitewidth.prediction.class_probabilities import winning_probability
 from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width import method_for
-from finitewidth.prediction.held_out import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.leave_one_out import LeftOut
 from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
+from finitewidth.prediction.ridge_selection import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.training_problem import TrainingProblem
-from finitewidth.prediction.votes import winning_probability
 from finitewidth.statistics.mercer import mercer
 from finitewidth.study.baselines import Baseline, baselines
 from finitewidth.study.preparation import Prepared

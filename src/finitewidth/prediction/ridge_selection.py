@@ -14,10 +14,10 @@ from scipy.optimize import minimize_scalar
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.cholesky import factorise
+from finitewidth.prediction.class_probabilities import LabelNoise, label_noise
 from finitewidth.prediction.infinite_width import trained_distribution
 from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
 from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
-from finitewidth.prediction.votes import LabelNoise, label_noise
 from finitewidth.statistics.kernels import Kernels
 
 _FOLDS = 5
