@@ -90,7 +90,7 @@ def coefficient(train, test, depth, error, most, steps):
     return {
         "seconds": seconds,
         "std": rms(law.std),
-        "trusted_width": law.range.trusted_width,
+        "trusted_width": law.validity.trusted_width,
         "preparation": reports[0],
         "sampling": reports[-1] - reports[0],
         "megabytes": peak_megabytes(),
@@ -117,7 +117,7 @@ def both_paths(train, test, depth, error):
     return {
         "seconds": seconds,
         "megabytes": megabytes,
-        "trusted_width": dense.range.trusted_width,
+        "trusted_width": dense.validity.trusted_width,
         "coefficient": _WIDE * rms(dense.mean_correction),
         "accuracy": rms(dense.mean_correction - finer.mean_correction) / rms(finer.mean_correction),
         "error": _WIDE * rms(sampled.mean_correction_error),

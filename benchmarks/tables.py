@@ -31,8 +31,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from finitewidth.architecture import MLP
 from finitewidth.data import read_table
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.prediction.held_out import choose_ridge
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.ridge_selection import choose_ridge
+from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
 from finitewidth.statistics.kernels import Kernels, kernels
 from finitewidth.study.preparation import Options, Prepared, prepare
 
@@ -112,9 +112,8 @@ def problem_of(data: Prepared, net: MLP) -> TrainingProblem:
     nngp, ntk = np.asarray(every.nngp), np.asarray(every.ntk)
     train, test = slice(0, len(data.x_train)), slice(len(data.x_train), rows)
     part = lambda one, other: Kernels(nngp[one, other], ntk[one, other])
-    return TrainingProblem(
-        net, data.x_train, data.y_train, data.x_test, part(train, train), part(test, train), part(test, test)
-    )
+    every = ProblemKernels(part(train, train), part(test, train), part(test, test))
+    return TrainingProblem(net, data.x_train, data.y_train, data.x_test, every)
 
 
 def law_score(path: Path, task: Task, seed: int) -> tuple[float, np.ndarray, bool]:

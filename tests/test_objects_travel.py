@@ -20,7 +20,10 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.activations import as_activation, leaky_relu, monomial
-from finitewidth.prediction.recipe import Recipe
+from finitewidth.prediction.certificates import convergence_certificate
+from finitewidth.prediction.learning_curves import predicted_learning_curve
+from finitewidth.prediction.model_comparison import compare_models
+from finitewidth.prediction.provenance import Provenance
 
 NAMES = [*fw.ACTIVATION_NAMES, "leaky_relu:0.2", "leaky_relu:0.1234567890123", "monomial:3"]
 X, Y, X_TEST = np.linspace(-1, 1, 4)[:, None], np.array([0.3, -0.5, 0.1, 0.9]), np.array([[0.1], [0.6]])
@@ -163,23 +166,30 @@ def test_networks_and_laws_are_saved_for_every_activation(name, tmp_path):
         (8, 5), name, [0.1, 0.2, 0.3], 1.7, lambda_W=[1.0, 0.5, 2.0], n_out=2, parametrisation="mup:16"
     )
     assert_same(saved(net, tmp_path), net)
-    law = fw.TrainedDistribution(jnp.zeros((2, 1)), jnp.eye(2), None, recipe(name))
+    law = fw.TrainedDistribution(jnp.zeros((2, 1)), jnp.eye(2), None, provenance(name))
     assert_same(saved(law, tmp_path), law)
 
 
-def recipe(name):
-    arrays = (jnp.asarray(a) for a in (X, Y[:, None], X_TEST))
-    return Recipe(network(name), *arrays, fw.GradientDescent(), 0, 0.5, True)
+def provenance(name):
+    problem = fw.TrainingProblem(network(name), *(jnp.asarray(a) for a in (X, Y[:, None], X_TEST)))
+    return Provenance(problem, fw.GradientDescent(), 0, 0.5, True)
+
+
+def with_kernels(law):
+    """A law from a file, which holds no kernels, with those of its problem."""
+    return eqx.tree_at(lambda l: l.provenance.problem, law, law.provenance.problem.computed())
 
 
 def test_laws_are_saved(law, tmp_path):
-    assert_same(saved(law, tmp_path), law)
+    loaded = saved(law, tmp_path)
+    assert loaded.provenance.problem.kernels is None
+    assert_same(with_kernels(loaded), law)
 
 
 def test_single_precision_is_saved(tmp_path):
     law = fw.predict(network(), X.astype(np.float32), Y, X_TEST, ridge=0.1)
     assert law.mean.dtype == "float32"
-    assert_same(saved(law, tmp_path), law)
+    assert_same(with_kernels(saved(law, tmp_path)), law)
 
 
 def test_what_a_loaded_law_can_do(laws, tmp_path):
@@ -214,8 +224,8 @@ def test_the_file_is_plain_numpy_and_json(laws, tmp_path):
     with np.load(path, allow_pickle=False) as stored:
         assert (stored["mean"] == law.mean).all()
         text = json.loads(stored["finitewidth.json"])
-    described = text["content"]["fields"]["recipe"]["fields"]
-    assert described["net"]["fields"]["activation"] == {"activation": "tanh"}
+    described = text["content"]["fields"]["provenance"]["fields"]
+    assert described["problem"]["fields"]["net"]["fields"]["activation"] == {"activation": "tanh"}
     assert described["algorithm"] == {"class": "GradientDescent", "fields": {"eta": "auto", "steps": 20}}
     assert set(text["versions"]) == {"finitewidth", "jax", "numpy"}
 
@@ -225,7 +235,7 @@ def test_a_failed_save_leaves_the_old_file(laws, tmp_path):
     before = path.read_bytes()
     mine = fw.predict(network(squareplus), X, Y, X_TEST, ridge=0.1)
     with pytest.raises(
-        ValueError, match=r"recipe\.net\.activation is the function 'squareplus'.*cloudpickle"
+        ValueError, match=r"provenance\.problem\.net\.activation is the function 'squareplus'.*cloudpickle"
     ):
         mine.save(path)
     assert path.read_bytes() == before
@@ -236,7 +246,7 @@ def test_a_link_is_followed(laws, tmp_path):
     (tmp_path / "link.npz").symlink_to(tmp_path / "law.npz")
     laws["order 0"].save(tmp_path / "link.npz")
     assert (tmp_path / "link.npz").is_symlink()
-    assert_same(fw.load(tmp_path / "law.npz"), laws["order 0"])
+    assert_same(with_kernels(fw.load(tmp_path / "law.npz")), laws["order 0"])
 
 
 def test_where_nothing_can_be_saved(laws, tmp_path):
@@ -265,7 +275,7 @@ WRONG_TEXT = {
     "lost field": (lambda t: t["content"]["fields"].pop("mean"), "damaged"),
     "lost array": (lambda t: t["content"]["fields"]["mean"].update(array="gone"), "'gone' is missing in it"),
     "wrong activation": (
-        lambda t: t["content"]["fields"]["recipe"]["fields"]["net"]["fields"].update(
+        lambda t: t["content"]["fields"]["provenance"]["fields"]["problem"]["fields"]["net"]["fields"].update(
             activation={"activation": "tanhh"}
         ),
         "damaged: unknown activation 'tanhh'",
@@ -294,7 +304,7 @@ def test_damaged_files_are_refused_with_their_name(laws, tmp_path, rng):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
         # A flipped byte in a date or a flag of the archive's directory changes nothing.
         with contextlib.suppress(ValueError):
-            assert_same(fw.load(path), laws["order 1, dense"])
+            assert_same(with_kernels(fw.load(path)), laws["order 1, dense"])
 
 
 def test_other_files_are_refused(tmp_path):
@@ -324,6 +334,37 @@ TRANSFORMATIONS = {
 def test_laws_pass_through_transformations(law, name):
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(law))
     assert_same(TRANSFORMATIONS[name](law), law)
+
+
+RESULTS = {
+    "TrainingProblem": lambda: fw.TrainingProblem.of(network(), X, Y, X_TEST),
+    "Kernels": lambda: fw.kernels(network(), X),
+    "LossCurves": lambda: fw.loss_curves(
+        fw.TrainingProblem.of(network(), X, Y, X_TEST), fw.GradientFlow(), [0.0, 1.0], Y[:2]
+    ),
+    "Verification": lambda: fw.verify(fw.predict(network(width=8), X, Y, X_TEST, ridge=0.1), 3, most_steps=9),
+    "Corrections": lambda: fw.corrections(network(), X[:2]),
+    "Corrections at a kink": lambda: fw.corrections(network("relu"), X[:2]),
+    "DepthGrowth": lambda: fw.depth_growth(network()),
+    "Criticality": lambda: fw.criticality("gelu"),
+    "PhaseDiagram": lambda: fw.phase_diagram("relu", np.array([1.0, 2.0]), np.array([0.1])),
+    "Tuning": lambda: fw.tune("tanh", 3, 64),
+    "LearningCurve": lambda: predicted_learning_curve(network(), X, Y, [1, 2], ridge=0.1),
+    "ModelComparison": lambda: compare_models({"a": network(), "b": network("relu")}, X, Y, 0.1),
+    "ConvergenceCertificate": lambda: convergence_certificate(fw.kernels(network(), X).ntk),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_pass_through_jit(name):
+    """Settings and words stay as they are; every number comes back bit by bit, in an array of JAX."""
+    result = RESULTS[name]()
+    back = jax.jit(lambda same: same)(result)
+    assert type(back) is type(result)
+    assert jax.tree.structure(back) == jax.tree.structure(result)
+    for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(result), strict=True):
+        assert np.array_equal(one, other, equal_nan=True)
+        assert one.dtype == np.asarray(other).dtype
 
 
 def test_a_law_is_an_argument_of_a_compiled_function(law):

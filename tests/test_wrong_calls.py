@@ -181,6 +181,11 @@ CALLS = {
         lambda: fw.kernels(NET, X, terms="many"),
         "terms must be a whole number of at least 1, got 'many'.",
     ),
+    "predict problem and data": (
+        lambda: fw.predict(PROBLEM, X),
+        "a TrainingProblem holds its data: leave out x_train, y_train and x_test.",
+    ),
+    "predict no data": (lambda: fw.predict(NET), "x_train is not an array of numbers."),
     "predict y None": (lambda: fw.predict(NET, X, None, X_TEST), "y_train is not an array of numbers."),
     "predict y str": (lambda: fw.predict(NET, X, ["a"] * 6, X_TEST), "y_train is not an array of numbers."),
     "predict y complex": (

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from finitewidth.prediction.curves import LossCurves, loss_curves
     from finitewidth.prediction.distribution import TrainedDistribution
     from finitewidth.prediction.finite_width import DenseTensors
-    from finitewidth.prediction.infinite_width import TrainingProblem
     from finitewidth.prediction.predict import predict
     from finitewidth.prediction.sampled_mean import SampledNeurons
+    from finitewidth.prediction.training_problem import TrainingProblem
     from finitewidth.saving import load
     from finitewidth.statistics.corrections import Corrections, corrections
     from finitewidth.statistics.criticality import criticality, susceptibilities
@@ -130,7 +130,7 @@ _HOMES = {
     "prediction.curves": ("LossCurves", "loss_curves"),
     "prediction.distribution": ("TrainedDistribution",),
     "prediction.finite_width": ("DenseTensors",),
-    "prediction.infinite_width": ("TrainingProblem",),
+    "prediction.training_problem": ("TrainingProblem",),
     "prediction.predict": ("predict",),
     "prediction.sampled_mean": ("SampledNeurons",),
     "saving": ("load",),

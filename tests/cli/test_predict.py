@@ -1,6 +1,7 @@
 """`finitewidth predict`: right answers on disk, and one sentence for every wrong input."""
 
 import csv
+import importlib
 import json
 import re
 
@@ -73,7 +74,7 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
     assert_close(got["predicted"].astype(float), data.center + data.unit * np.asarray(law.mean)[:, 0], 1e-9)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["prediction"]["order"] == 1
-    assert summary["finite width"]["trusted_width"] == law.range.trusted_width
+    assert summary["finite width"]["trusted_width"] == law.validity.trusted_width
     variances = data.unit**2 * np.diag(law.covariance_correction)
     assert_close(
         summary["finite width"]["correction of the variance (rms)"], np.sqrt(np.mean(variances**2)), 1e-8
@@ -293,3 +294,24 @@ def test_wrong_input_is_one_sentence_and_nothing_is_written(command, prices, tmp
     assert re.search(words.replace("?", r"\?"), sentence), sentence
     assert "Traceback" not in result.err
     assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_prediction_and_verification_compute_each_kernel_once(command, prices, monkeypatch):
+    """Train, test-train and test: for the ridge, the law, the law at the last step and the loss curves."""
+    recursion = importlib.import_module("finitewidth.statistics.kernels")
+    shapes = []
+    for name in ("_symmetric", "_rectangular"):
+        monkeypatch.setattr(recursion, name, _counted(getattr(recursion, name), shapes))
+    asked = ("--verify", "3", "--most-steps", "20")
+    result = command("predict", "prices.csv", "--target", "price", *SMALL, *asked)
+    assert result.code == 0, result.err
+    assert sorted(shapes) == [(8, 8), (8, 32), (32, 32)]
+
+
+def _counted(function, shapes):
+    def counted(*args):
+        found = function(*args)
+        shapes.append(found.ntk.shape)
+        return found
+
+    return counted

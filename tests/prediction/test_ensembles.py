@@ -1,5 +1,6 @@
 """Predictions at infinite width against real networks, drawn and trained step by step."""
 
+import dataclasses
 import math
 
 import jax
@@ -72,8 +73,8 @@ def test_two_hidden_layers_of_width_1024_have_the_predicted_law(data):
     assert check.agrees, str(check)
     # Networks after half a step have another mean and another spread.
     other = fw.predict(net, *data, fw.GradientDescent(eta / 2, 1))
-    assert not check._replace(predicted_mean=np.asarray(other.mean)).agrees
-    assert not check._replace(predicted_std=np.asarray(other.std)).agrees
+    assert not dataclasses.replace(check, predicted_mean=np.asarray(other.mean)).agrees
+    assert not dataclasses.replace(check, predicted_std=np.asarray(other.std)).agrees
 
 
 @pytest.mark.parametrize(("layers", "draws"), [(1, 60), (2, 12)])
@@ -85,7 +86,7 @@ def test_each_network_approaches_its_own_prediction_as_width_grows(data, layers,
     gaps = []
     for width in (32, 128, 512):
         before, after = trained_networks(network(width, layers), data, eta, draws, jax.random.key(width))
-        stacked = problem._replace(y=jnp.broadcast_to(y, (6, draws)))
+        stacked = dataclasses.replace(problem, y=jnp.broadcast_to(y, (6, draws)))
         law = fw.prediction.infinite_width.trained_distribution(
             stacked, fw.GradientDescent(eta, STEPS), initial=(before[:, :6].T, before[:, 6:].T)
         )

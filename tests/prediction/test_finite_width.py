@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.architecture import Activate, Dense, Repeat, Sequential
 from finitewidth.prediction.dense_mean import dense_mean
-from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
-from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.kernel_variance import dense_kernel_variance, sampled_kernel_variance
 from finitewidth.prediction.sampled_mean import SampledNeurons, sampled_mean
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 from finitewidth.statistics.mean_shifts import mean_shifts
@@ -83,16 +84,16 @@ def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algor
     modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
     exact = dense_mean(tensors, modes)
     options = SampledNeurons(0.02, most_samples=60_000, key=jax.random.key(3))
-    sampled = sampled_mean(net, kernels, modes, options)
+    sampled = sampled_mean(kernels, modes, options)
     assert_close(sampled.origins.mean_ntk, exact.mean_ntk, TENSORS, scale=np.abs(exact.total).max())
     for name in ("ntk_fluctuations", "dntk", "ddntk"):
         error = getattr(sampled.origins, name) - getattr(exact, name)
         assert np.abs(error / getattr(sampled.standard_errors, name)).max() < Z_LIMIT, name
         assert np.abs(getattr(exact, name) / getattr(sampled.standard_errors, name)).max() > RESOLVED, name
     keys = [jax.random.key(seed) for seed in range(4, 16)]
-    noises = np.array([sampled_kernel_noise(net, kernels, modes, key) for key in keys])
+    noises = np.array([sampled_kernel_variance(kernels, modes, key) for key in keys])
     error = noises.std(ddof=1) / np.sqrt(len(keys))
-    noise = dense_kernel_noise(tensors, modes)
+    noise = dense_kernel_variance(tensors, modes)
     assert abs(noises.mean() - noise) < Z_LIMIT * error
     assert error < 0.05 * noise
 
@@ -172,12 +173,12 @@ def test_a_narrow_network_is_warned_of():
     x, y = six_points()
     with pytest.warns(UserWarning, match="expansion in 1/width is not small"):
         law = fw.predict(fw.MLP((2,), "tanh", 0.1, 1.3), x[:3], y[:3], x[3:4], order=1)
-    assert law.range.width < law.range.trusted_width
-    assert "from width" in law.range.words
+    assert law.validity.width < law.validity.trusted_width
+    assert "from width" in law.validity.words
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         wide = fw.predict(fw.MLP((10**6,), "tanh", 0.1, 1.3), x[:3], y[:3], x[3:4], order=1)
-    assert "can be trusted here" in wide.range.words
+    assert "can be trusted here" in wide.validity.words
     # Both numbers from the definitions: the correction's size, and tr E[Theta^-1 dH Theta^-1 dH] / N.
     n, tensors = 10**6, corrections(fw.MLP((64,), "tanh", 0.1, 1.3), x[:4])
     size = lambda a: float(np.sqrt(np.mean(np.asarray(a) ** 2)))
@@ -186,11 +187,11 @@ def test_a_narrow_network_is_warned_of():
     A, B = (np.asarray(t)[:3, :3, :3, :3] for t in (tensors.A, tensors.B))
     moment = A + B.transpose(0, 2, 1, 3) + B.transpose(0, 2, 3, 1)
     kappa = np.einsum("da,abcd,bc->", inverse, moment, inverse) / 3
-    assert_close(n * wide.range.fluctuation, kappa, TENSORS)
-    assert_close(n * wide.range.ratio, ratio, TENSORS)
+    assert_close(n * wide.validity.fluctuation, kappa, TENSORS)
+    assert_close(n * wide.validity.ratio, ratio, TENSORS)
     expected = int(np.ceil(max(ratio / 0.01, kappa / 0.02)))
-    assert wide.range.trusted_width == law.range.trusted_width == expected
-    assert (wide.range.depth_over_width, law.range.depth_over_width) == (2e-6, 1.0)
+    assert wide.validity.trusted_width == law.validity.trusted_width == expected
+    assert (wide.validity.depth_over_width, law.validity.depth_over_width) == (2e-6, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_narrow_network_is_warned_of():
         ({"net": fw.MLP((64,), "relu")}, "needs a smooth activation"),
         ({"net": fw.MLP((64,), "elu", 0.1, 1.0)}, "has a kink"),
         ({"net": fw.MLP((64, 1), "tanh")}, "layer of width 1"),
-        ({"net": fw.MLP((), "tanh")}, "needs a hidden layer"),
+        ({"net": fw.MLP((), "tanh")}, "no hidden layer"),
         ({"net": fw.MLP((64,), "tanh", parametrisation="mup")}, "'ntk' only"),
         ({"algorithm": fw.DirectOptimization()}, "path of training"),
         ({"algorithm": fw.BayesianInference(0.1)}, "not Bayesian"),
@@ -245,3 +246,20 @@ def test_options_are_checked(options, name):
 def test_the_tolerance_of_quadrature_is_positive():
     with pytest.raises(ValueError, match="tolerance must be a positive number, got 0"):
         fw.DenseTensors(0.0)
+
+
+def test_a_sequence_of_dense_layers_has_the_law_of_the_same_perceptron():
+    """Repeated layers are unrolled; any other network is refused."""
+    hyper = {"C_b": 0.2, "C_W": 1.3, "lambda_b": 0.1, "lambda_W": 0.9}
+    block = Sequential(Activate("tanh"), Dense(4000, **hyper))
+    layers = Sequential(Dense(4000, **hyper), Repeat(block, 1), Activate("tanh"), Dense(1, **hyper))
+    data = [[0.5, 1.0], [1.0, -0.3]], [1.0, -1.0], [[0.1, 0.2]]
+    asked = {"algorithm": fw.GradientFlow(2.0), "order": 1}
+    expected = fw.predict(fw.MLP((4000, 4000), "tanh", **hyper), *data, **asked)
+    found = fw.predict(layers, *data, **asked)
+    assert_close(found.mean_correction, expected.mean_correction)
+    assert_close(found.covariance_correction, expected.covariance_correction)
+    assert_close(found.mean, expected.mean)
+    assert found.provenance.problem.net == layers
+    with pytest.raises(ValueError, match="dense layers with an activation between each two"):
+        fw.predict(Sequential(Dense(40, **hyper), Dense(1, **hyper)), *data, **asked)

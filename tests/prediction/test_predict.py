@@ -9,6 +9,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.architecture import Affine
 from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.training_problem import ProblemKernels
 from tolerances import LIMIT, SINGLE_SOLVE, SOLVE, assert_close
 
 NET = fw.MLP((64, 64), "gelu", 0.1, 1.8, 0.7, 1.3)
@@ -42,10 +43,8 @@ def test_a_linearised_network_trained_step_by_step(data, steps):
         error = jnp.zeros((13, 1)).at[:8].set((start + tangent(moved))[:8] - y)
         moved = jax.tree.map(lambda m, g: m - eta * g, moved, preconditioned(error))
     trained = (start + tangent(moved))[8:]
-    empirical = fw.TrainingProblem.of(NET, x, y, x_test)._replace(
-        train=fw.Kernels(kernel[:8, :8], kernel[:8, :8]),
-        test_train=fw.Kernels(kernel[8:, :8], kernel[8:, :8]),
-    )
+    parts = (fw.Kernels(part, part) for part in (kernel[:8, :8], kernel[8:, :8], kernel[8:, 8:]))
+    empirical = fw.TrainingProblem(NET, *map(jnp.asarray, (x, y, x_test)), ProblemKernels(*parts))
     law = trained_distribution(
         empirical, fw.GradientDescent(float(eta), steps), initial=(start[:8], start[8:])
     )
@@ -167,3 +166,25 @@ def test_expected_loss_is_that_of_samples(data):
     draws = 0.5 * jnp.sum((law.sample(jax.random.key(3), 20_000) - target) ** 2, axis=(1, 2))
     z = (draws.mean() - law.expected_loss(target)) / (draws.std() / math.sqrt(20_000))
     assert abs(float(z)) < 4
+
+
+@pytest.mark.parametrize(
+    "asked", [{"ridge": 0.1}, {"algorithm": fw.GradientFlow(0.3)}, {"algorithm": fw.BayesianInference(0.1)}]
+)
+def test_a_problem_has_the_law_of_its_network_and_data(data, asked):
+    problem = fw.TrainingProblem.of(NET, *data)
+    law, same = fw.predict(NET, *data, **asked), fw.predict(problem, **asked)
+    assert (law.mean == same.mean).all()
+    assert (law.covariance == same.covariance).all()
+    assert same.provenance.problem is problem
+
+
+def test_other_test_points_keep_the_training_kernels(data, rng):
+    problem = fw.TrainingProblem.of(NET, *data)
+    x_test = jnp.asarray(rng.normal(size=(3, 3)))
+    moved, anew = problem.at(x_test), fw.TrainingProblem.of(NET, *data[:2], x_test)
+    assert moved.train is problem.train
+    assert all(
+        (a == b).all()
+        for a, b in zip(moved.test + moved.test_train, anew.test + anew.test_train, strict=True)
+    )

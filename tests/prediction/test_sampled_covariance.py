@@ -12,10 +12,10 @@ import finitewidth as fw
 from finitewidth.prediction.covariance_kinds import Start
 from finitewidth.prediction.covariance_sources import initial_fluctuation, lambda_back
 from finitewidth.prediction.dense_covariance import composite, correlation, dense_covariance, kernel_noise
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Factors, Source
 from finitewidth.prediction.sampled_covariance import covariance_strata, unsampled_covariance
 from finitewidth.prediction.sampled_kinds import Decay
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 from finitewidth.statistics.mean_shifts import mean_shifts
@@ -110,10 +110,10 @@ def isolated(source, start, zero):
     return source, start
 
 
-def filled(net, kernels, modes, samples, seed=0, kinds=KINDS, zero=None):
+def filled(kernels, modes, samples, seed=0, kinds=KINDS, zero=None):
     """Strata with samples, by rounds: later ones know where the earlier ones scattered."""
     decay, start = Decay.of(modes, jnp.float64), Start.of(modes, jnp.float64)
-    strata = [s for s in covariance_strata(net, kernels, modes, jnp.float64) if s.kind in kinds]
+    strata = [s for s in covariance_strata(kernels, modes, jnp.float64) if s.kind in kinds]
     rng = np.random.default_rng(seed)
     # With so few points compilation would take longer than the work itself.
     with jax.disable_jit():
@@ -136,7 +136,7 @@ def test_every_contraction_is_that_of_the_dense_tensors(activation, hidden, out,
     for name, (kinds, zero, reference) in TERMS.items():
         # Squares of one GELU neuron have heavy tails.
         rounds = 4 if name == "A" else 1
-        strata = filled(net, kernels, modes, (SAMPLES,) * rounds, kinds=kinds, zero=zero)
+        strata = filled(kernels, modes, (SAMPLES,) * rounds, kinds=kinds, zero=zero)
         expected = reference(part)
         error = np.sqrt(sum(s.variance / s.count for s in strata))
         assert np.abs((sum(s.mean for s in strata) - expected) / error).max() < Z_LIMIT, name
@@ -176,21 +176,21 @@ def test_training_leaves_nothing_of_its_own_points():
     """Every kind, delivered to a training point at the end of training, is zero."""
     *_, x = problem("tanh", (40, 60), 1, fw.GradientFlow())
     twice = np.concatenate([x[:4], x[1:3]])
-    net, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(), twice)
+    _, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(), twice)
     assert np.abs(unsampled_covariance(kernels, modes)).max() < 1e-9
-    for stratum in filled(net, kernels, modes, (SAMPLES,)):
+    for stratum in filled(kernels, modes, (SAMPLES,)):
         assert np.sqrt(stratum.squares / SAMPLES).max() < 1e-9, stratum.kind
 
 
 def test_without_training_only_the_initial_kernel_is_shifted():
-    net, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(0.0))
-    assert all((s.squares == 0).all() for s in filled(net, kernels, modes, (SAMPLES,)))
+    _, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(0.0))
+    assert all((s.squares == 0).all() for s in filled(kernels, modes, (SAMPLES,)))
     assert_close(unsampled_covariance(kernels, modes), mean_shifts(kernels).G1[4:, 4:])
 
 
 def test_the_standard_error_is_the_scatter_between_runs():
-    net, kernels, modes, _ = problem("tanh", (64,), 1, fw.GradientFlow(4.0))
-    runs = [filled(net, kernels, modes, (256, 1024), seed, ("A",)) for seed in range(24)]
+    _, kernels, modes, _ = problem("tanh", (64,), 1, fw.GradientFlow(4.0))
+    runs = [filled(kernels, modes, (256, 1024), seed, ("A",)) for seed in range(24)]
     found = np.array([sum(s.mean for s in run) for run in runs])
     stated = np.array([sum(s.variance / s.count for s in run) for run in runs]).mean(axis=0)
     # The variance of 24 runs has a relative standard error of 0.29.

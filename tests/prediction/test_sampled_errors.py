@@ -8,8 +8,8 @@ from scipy import stats
 import finitewidth as fw
 from finitewidth.prediction import sampled_covariance as covariance_module
 from finitewidth.prediction import sampled_mean as mean_module
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.sampled_mean import SampledNeurons
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import layer_kernels
 from tolerances import assert_close
 
@@ -20,7 +20,7 @@ def problem():
     x, y = rng.normal(size=(6, 3)), rng.normal(size=(3, 1))
     net = fw.MLP((64,), "tanh", 0.2, 1.3, 0.2, 1.0)
     kernels = layer_kernels(net, x)
-    return net, kernels, TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
+    return kernels, TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
 
 
 def small_batches(monkeypatch):
@@ -111,8 +111,8 @@ def test_predict_divides_the_errors_by_the_width(problem):
     law = fw.predict(net, x[:3], y, x[3:], fw.GradientFlow(), order=1, method=method)
     kernels = layer_kernels(net, x)
     modes = TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
-    sampled = mean_module.sampled_mean(net, kernels, modes, method)
-    spread = covariance_module.sampled_covariance(net, kernels, modes, method, 0.5)
+    sampled = mean_module.sampled_mean(kernels, modes, method)
+    spread = covariance_module.sampled_covariance(kernels, modes, method, 0.5)
     first = law.first_order
     assert_close(n * first.mean_correction_error, sampled.standard_error, 1e-6)
     for part, expected in zip(first.origin_error, sampled.standard_errors, strict=True):

@@ -19,7 +19,7 @@ def verification(outputs, mean, std, **changes) -> Verification:
         "steps": 9,
         "eta": 0.1,
         "ridge": 0.0,
-        "remaining": 0.0,
+        "distance_to_end": 0.0,
         "order": 0,
         "depth": 3,
         "width": 40,
@@ -90,13 +90,13 @@ def test_sizes_are_ratios_of_root_mean_squares():
 def test_the_limit_raises_a_false_alarm_once_in_a_thousand_checks(shape):
     """Means and spreads, both tails of each: four times as many ways as there are outputs."""
     check = verification(np.zeros((3, *shape)), np.zeros(shape), np.ones(shape[0]))
-    assert_close(4 * np.prod(shape) * stats.norm.sf(check.limit), 1e-3, 1e-9)
+    assert_close(4 * np.prod(shape) * stats.norm.sf(check.z_limit), 1e-3, 1e-9)
 
 
 def test_a_check_agrees_up_to_its_limit(rng):
     outputs = rng.normal(size=(50, 1, 1))
     outputs = (outputs - outputs.mean()) / outputs.std(ddof=1)
-    limit = verification(outputs, [[0.0]], [1.0]).limit
+    limit = verification(outputs, [[0.0]], [1.0]).z_limit
     at = stats.t.isf(stats.norm.sf(limit), 49) / np.sqrt(50)
     assert verification(outputs, [[-0.999 * at]], [1.0]).agrees
     assert not verification(outputs, [[-1.001 * at]], [1.0]).agrees

@@ -11,7 +11,8 @@ import pytest
 import finitewidth as fw
 from finitewidth.data import built_in
 from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.verification.stopping import stop
 from tolerances import assert_close
 
@@ -34,7 +35,7 @@ def test_wide_networks_agree_with_their_law(data, ridge):
     assert check.outputs.shape == (120, 4, 2)
     # The comparison can tell: without the ridge, or with one, the law is another.
     other = fw.predict(network(256, 256), *data, ridge=2.0 - ridge)
-    wrong = check._replace(predicted_mean=np.asarray(other.mean), predicted_std=np.asarray(other.std))
+    wrong = dataclasses.replace(check, predicted_mean=other.mean, predicted_std=other.std)
     assert not wrong.agrees
 
 
@@ -42,8 +43,8 @@ def test_a_law_with_the_wrong_spread_is_rejected(data):
     law = fw.predict(network(128), *data, fw.GradientDescent(steps=30))
     check = fw.verify(law, 200, dtype=jnp.float32)
     assert check.agrees, str(check)
-    assert not check._replace(predicted_std=1.5 * check.predicted_std).agrees
-    assert not check._replace(predicted_mean=check.predicted_mean + 0.5).agrees
+    assert not dataclasses.replace(check, predicted_std=1.5 * check.predicted_std).agrees
+    assert not dataclasses.replace(check, predicted_mean=check.predicted_mean + 0.5).agrees
 
 
 def test_narrow_networks_disagree_and_are_told_how_much_to_expect(data):
@@ -56,7 +57,7 @@ def test_narrow_networks_disagree_and_are_told_how_much_to_expect(data):
 def test_finite_training_is_compared_with_the_law_itself(data):
     law = fw.predict(network(64), *data, fw.GradientDescent(eta=0.05, steps=7))
     check = fw.verify(law, 10)
-    assert (check.steps, check.eta, check.remaining) == (7, 0.05, 0.0)
+    assert (check.steps, check.eta, check.distance_to_end) == (7, 0.05, 0.0)
     assert_close(check.predicted_mean, law.mean)
     assert "7 steps with eta = 0.05, against infinite width" in str(check)
 
@@ -140,7 +141,7 @@ class TestStopping:
         near = trained_distribution(problem, chosen.algorithm, ridge=ridge)
         rms = lambda a: float(jnp.sqrt(jnp.mean(a**2)))
         moved = rms(near.mean - end.mean) / (rms(end.std) / math.sqrt(50))
-        assert_close(chosen.remaining, moved, 1e-8)
+        assert_close(chosen.distance_to_end, moved, 1e-8)
         assert moved <= 0.1
         earlier = trained_distribution(
             problem, chosen.algorithm.stopped(chosen.algorithm.steps - 1), ridge=ridge
@@ -150,7 +151,7 @@ class TestStopping:
     def test_a_cap_on_the_steps_is_kept_and_reported(self, data):
         check = fw.verify(fw.predict(network(32), *data), 5, most_steps=3)
         assert check.steps == 3
-        assert check.remaining > 0.1
+        assert check.distance_to_end > 0.1
         assert "training on to the end would move the mean" in str(check)
         assert_close(
             check.predicted_mean, fw.predict(network(32), *data, fw.GradientDescent(check.eta, 3)).mean
@@ -174,7 +175,7 @@ def test_anchored_descent_ends_at_ridge_regression(data):
 @pytest.mark.parametrize(
     ("law", "sentence"),
     [
-        (lambda d: dataclasses.replace(fw.predict(network(4), *d), recipe=None), "must come from"),
+        (lambda d: dataclasses.replace(fw.predict(network(4), *d), provenance=None), "must come from"),
         (lambda d: fw.predict(network(4), *d, fw.BayesianInference(0.1)), "law is a posterior"),
         (lambda d: fw.predict(network(4), *d, initial=lambda x: x[:, :2]), "random start"),
         (lambda d: fw.predict(fw.MLP((), "linear", 0.1, 1.0), *d, ridge=0.1), "no hidden layer"),
@@ -192,21 +193,20 @@ def test_two_networks_are_too_few(data):
 
 def test_networks_tell_how_much_of_the_correction_they_follow(data, rng):
     check = fw.verify(fw.predict(network(64), *data, fw.GradientDescent(steps=3)), 3)
-    assert check.followed is None
+    assert check.correction_ratio is None
     with pytest.raises(ValueError, match="order 0"):
         check.shift_by_group(2)
 
     infinite, correction = rng.normal(size=(2, 4, 2))
     common = rng.normal(size=(500, 1, 1))
     outputs = infinite + 0.7 * correction + 0.3 * common * np.ones((4, 2))
-    check = check._replace(
-        networks=500, outputs=outputs, predicted_mean=infinite + correction, predicted_correction=correction
-    )
-    followed = check.followed
+    means = {"predicted_mean": infinite + correction, "predicted_correction": correction}
+    check = dataclasses.replace(check, networks=500, outputs=outputs, **means)
+    followed = check.correction_ratio
     sem = 0.3 * abs(correction.sum()) / np.sum(correction**2) / math.sqrt(500)
     assert_close(followed.sem, sem * common.std(ddof=1))
-    assert abs(followed.share - 0.7) < 4 * followed.sem
-    assert f"{followed.share:.2f} +- {followed.sem:.2f} times the predicted one" in str(check)
+    assert abs(followed.value - 0.7) < 4 * followed.sem
+    assert f"{followed.value:.2f} +- {followed.sem:.2f} times the predicted one" in str(check)
 
     predicted, measured, bars = check.shift_by_group(4)
     assert (np.diff(predicted) > 0).all()
@@ -240,4 +240,4 @@ def test_the_spread_of_narrow_networks_is_that_of_the_first_order():
         check = fw.verify(fw.predict(net, *data, order=1), 1500, dtype=jnp.float32)
     assert check.agrees, str(check)
     infinite = fw.predict(net, *data, fw.GradientDescent(check.eta, check.steps))
-    assert not check._replace(predicted_std=np.asarray(infinite.std)).agrees
+    assert not dataclasses.replace(check, predicted_std=np.asarray(infinite.std)).agrees

@@ -12,13 +12,13 @@ import jax.scipy.linalg
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.checks import is_number
 from finitewidth.linalg.cholesky import SingularKernelError, factorise, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.methods import BayesianInference
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
 
@@ -34,7 +34,7 @@ def posterior(problem: TrainingProblem, inference: BayesianInference) -> Trained
 
 
 def evidence(
-    net: MLP, x: ArrayLike, y: ArrayLike, noise: float | int | Float[Array, ""] = 0.0
+    net: Layer, x: ArrayLike, y: ArrayLike, noise: float | int | Float[Array, ""] = 0.0
 ) -> Float[Array, ""]:
     """Log evidence of the data under a random infinitely wide network.
 

@@ -5,8 +5,9 @@ residual at least by $\max(|1-\eta\lambda_0|, |1-\eta\lambda_{max}|)$, so the lo
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -14,20 +15,20 @@ from jaxtyping import Float
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.training_problem import TrainingProblem
 
 Number = float | int
 
 
-class ConvergenceCertificate(NamedTuple):
+class ConvergenceCertificate(eqx.Module):
     """Extreme eigenvalues of a training kernel and what follows from them.
 
     `uncertainty` bounds the rounding error of the eigenvalues.
     """
 
-    smallest: Number
-    largest: Number
-    uncertainty: Number
+    smallest: Number = eqx.field(static=True)
+    largest: Number = eqx.field(static=True)
+    uncertainty: Number = eqx.field(static=True)
 
     @property
     def positive_definite(self) -> bool:
@@ -68,7 +69,7 @@ class ConvergenceCertificate(NamedTuple):
         return math.ceil(math.log(target_loss / initial_loss) / (2 * math.log(factor)))
 
 
-class LazyTraining(NamedTuple):
+class LazyTraining(eqx.Module):
     r"""The lazy-training theorem for one hidden layer.
 
     For $z = n^{-1/2}\sum_k v_k\sigma(w_k\cdot x)$ with $|v_k|\le1$ fixed, $|\sigma'|,|\sigma''|\le1$,
@@ -77,9 +78,9 @@ class LazyTraining(NamedTuple):
     gradient flow and the loss falls as $e^{-\lambda_0t/m}$.
     """
 
-    points: int
-    smallest: Number
-    initial_loss: Number
+    points: int = eqx.field(static=True)
+    smallest: Number = eqx.field(static=True)
+    initial_loss: Number = eqx.field(static=True)
 
     @property
     def width(self) -> Number:
@@ -155,13 +156,19 @@ def steps_to_loss(
 
     if loss(0) <= target:
         return 0
+    steps = first_step(lambda t: loss(t) <= target, most)
+    return steps if loss(steps) <= target else math.inf
+
+
+def first_step(enough: Callable[[int], bool], most: int) -> int:
+    """The first positive number at which a condition that stays true is true, or `most`."""
     high = 1
-    while loss(high) > target:
+    while not enough(high):
         if high >= most:
-            return math.inf
-        high *= 2
+            return most
+        high = min(2 * high, most)
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if loss(middle) <= target else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high

@@ -8,8 +8,9 @@ from jaxtyping import Array, Float
 from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
 from finitewidth.prediction.bayesian import posterior
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.infinite_width import trained_distribution
 from finitewidth.prediction.methods import BayesianInference
+from finitewidth.prediction.training_problem import TrainingProblem
 
 
 class Contrast(NamedTuple):

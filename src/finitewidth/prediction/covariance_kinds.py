@@ -24,7 +24,6 @@ from finitewidth.prediction.covariance_sources import (
     response_a,
     response_b,
 )
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import (
     Legs,
     Neuron,
@@ -37,6 +36,7 @@ from finitewidth.prediction.neuron_sources import (
 from finitewidth.prediction.projector_weights import first_weights
 from finitewidth.prediction.sampled_kinds import BLOCKS, Decay, delivered, fluctuation_legs
 from finitewidth.prediction.time_nodes import Times
+from finitewidth.prediction.training_modes import TrainingModes
 
 CovarianceKind = Literal["AA", "BB", "zH", "A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 

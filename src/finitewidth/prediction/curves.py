@@ -8,27 +8,29 @@ form in the gains $g_i(t)$ whose matrix does not depend on time.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers
 from finitewidth.dynamics.algorithms import SpectralAlgorithm, check_algorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.data import Start, as_targets, starting_outputs
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike
 
 
-class LossCurves(NamedTuple):
+class LossCurves(eqx.Module):
     """Expected loss per point, half the squared error summed over outputs.
 
     `at` holds the numbers of steps (gradient descent) or the times (gradient flow).
     """
 
-    at: Float[np.ndarray, " times"]
-    train: Float[np.ndarray, " times"]
-    test: Float[np.ndarray, " times"] | None
+    at: Float[AnyArray, " times"]
+    train: Float[AnyArray, " times"]
+    test: Float[AnyArray, " times"] | None
 
 
 def loss_curves(

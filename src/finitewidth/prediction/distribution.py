@@ -1,5 +1,6 @@
 """The distribution of trained networks at a set of test points."""
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from finitewidth.arrays import AnyArray
 from finitewidth.checks import check_key, check_whole
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.expansion_range import ExpansionRange
-from finitewidth.prediction.recipe import Recipe
+from finitewidth.prediction.provenance import Provenance
 from finitewidth.saving import save
 from finitewidth.statistics.inputs import ArrayLike
 
@@ -50,7 +51,7 @@ class FirstOrder(eqx.Module):
     output_covariance_correction
         (test, out, test, out): at this order different outputs are correlated and have different variances.
         None where it was not computed; sampling gives the average over several outputs only.
-    range
+    validity
         How small the correction is, and from which width on it can be trusted.
     samples
         Number of sampled neurons, zero for quadrature.
@@ -63,7 +64,7 @@ class FirstOrder(eqx.Module):
     covariance_correction: Float[Array, "test test"] | None
     covariance_correction_error: Float[Array, "test test"] | None
     output_covariance_correction: Float[Array, "test out test out"] | None
-    range: ExpansionRange
+    validity: ExpansionRange
     samples: int = eqx.field(static=True)
 
 
@@ -81,22 +82,27 @@ class TrainedDistribution(eqx.Module):
         (test, test), of every output component; their average where finite width tells them apart.
     first_order
         What finite width changes, included in mean and covariance; None for order=0.
-    recipe
-        Network, data and training, when the law comes from `predict`: what `verify` trains.
+    provenance
+        The training problem and its settings, when the law comes from `predict`: what `verify` trains.
     """
 
     mean: Float[Array, "test out"]
     covariance: Float[Array, "test test"]
     first_order: FirstOrder | None = None
-    recipe: Recipe | None = None
+    provenance: Provenance | None = None
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write the law, its network, data and settings into one file; `finitewidth.load` reads it.
 
-        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
-        replaced once the new one is complete.
+        Every bit comes back but the kernels, which are larger than all the rest: a loaded law computes them
+        again when they are asked for. The file is an NPZ archive with nothing executable in it; one of that
+        name is replaced once the new one is complete.
         """
-        return save(self, path)
+        origin = self.provenance
+        if origin is None:
+            return save(self, path)
+        bare = dataclasses.replace(origin, problem=dataclasses.replace(origin.problem, kernels=None))
+        return save(dataclasses.replace(self, provenance=bare), path)
 
     @property
     def mean_correction(self) -> Float[Array, "test out"]:
@@ -124,9 +130,9 @@ class TrainedDistribution(eqx.Module):
         return self._first_order.covariance_correction_error
 
     @property
-    def range(self) -> ExpansionRange:
+    def validity(self) -> ExpansionRange:
         """How small the correction is."""
-        return self._first_order.range
+        return self._first_order.validity
 
     @property
     def _first_order(self) -> FirstOrder:

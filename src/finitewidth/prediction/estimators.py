@@ -15,15 +15,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
+from finitewidth.prediction.class_probabilities import label_noise, winning_probability
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
 from finitewidth.prediction.data_frames import apply_frame, fit_frame
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.fitted import FittedLaw, Posterior, Strength, TrainedNetworks
+from finitewidth.prediction.fitted_laws import FittedLaw, Posterior, Strength, TrainedNetworks
 from finitewidth.prediction.nearly_kernel_regressor import NearlyKernelRegressor
-from finitewidth.prediction.votes import label_noise, winning_probability
 
 __all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NearlyKernelRegressor"]
 
@@ -37,13 +37,14 @@ class _WideNetwork(BaseEstimator):
     C_W: Any
 
     @abstractmethod
-    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
+    def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         """The law of networks that have seen these inputs and outputs, of the classes `index` if not None."""
 
-    def _network(self) -> MLP:
+    def _network(self) -> Layer:
         if not (isinstance(self.depth, int | np.integer) and self.depth >= 1):
             raise ValueError(f"depth must be a whole number of affine layers, 1 or more, got {self.depth!r}.")
         rates = {name: value for name, value in self.get_params().items() if name.startswith("lambda_")}
+        # Kernels of infinite width do not ask for widths: a width of 1 stands for any.
         return MLP((1,) * (self.depth - 1), self.activation, self.C_b, self.C_W, **rates)
 
     def _fit_outputs(self, X, y, index=None) -> None:
@@ -62,7 +63,7 @@ class _WideNetwork(BaseEstimator):
 
     def _distribution(self, X) -> TrainedDistribution:
         X = self._inputs(X)
-        return self.law_.distribution(self.net_, X)
+        return self.law_.distribution(X)
 
 
 class _Regressor(RegressorMixin, _WideNetwork):
@@ -94,7 +95,7 @@ class _Regressor(RegressorMixin, _WideNetwork):
             raise ValueError("ask for return_std or return_cov, not both.")
         X = self._inputs(X)
         if not (return_std or return_cov):
-            return self.law_.mean(self.net_, X).reshape(-1, *self._shape_)
+            return self.law_.mean(X).reshape(-1, *self._shape_)
         law = self._distribution(X)
         mean = np.asarray(law.mean).reshape(-1, *self._shape_)
         return mean, np.asarray(law.std if return_std else law.covariance)
@@ -135,14 +136,14 @@ class _Classifier(ClassifierMixin, _WideNetwork):
     def decision_function(self, X):
         """Mean outputs, (n, classes); for two classes the difference, (n,)."""
         X = self._inputs(X)
-        mean = self.law_.mean(self.net_, X)
+        mean = self.law_.mean(X)
         return mean[:, 1] - mean[:, 0] if len(self.classes_) == 2 else mean
 
     def predict(self, X, return_std: bool = False):
         """The class of largest mean output; with `return_std` also the outputs' spread over networks."""
         X = self._inputs(X)
         if not return_std:
-            return self.classes_[np.argmax(self.law_.mean(self.net_, X), axis=1)]
+            return self.classes_[np.argmax(self.law_.mean(X), axis=1)]
         law = self._distribution(X)
         return self.classes_[np.argmax(law.mean, axis=1)], np.asarray(law.std)
 
@@ -229,7 +230,7 @@ class NTKRegressor(_Regressor):
         self.ridge = ridge
         self.algorithm = algorithm
 
-    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
+    def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
         check_algorithm(algorithm)
         law = TrainedNetworks.of(net, X, y, algorithm, _strength("ridge", self.ridge))
@@ -255,13 +256,29 @@ class NTKClassifier(_Classifier):
         self.lambda_W = lambda_W
         self.ridge = ridge
 
-    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
+    def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         law = TrainedNetworks.of(net, X, y, DirectOptimization(), _strength("ridge", self.ridge), index)
         self.ridge_ = law.ridge
         return law
 
 
-class NNGPRegressor(_Regressor):
+class _Conditioned(_WideNetwork):
+    """Random networks conditioned on the labels."""
+
+    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3):
+        self.depth = depth
+        self.activation = activation
+        self.C_b = C_b
+        self.C_W = C_W
+        self.noise = noise
+
+    def _learn(self, net: Layer, X, y, index) -> FittedLaw:
+        law = Posterior.of(net, X, y, _strength("noise", self.noise), index)
+        self.noise_ = law.noise
+        return law
+
+
+class NNGPRegressor(_Regressor, _Conditioned):
     """Regression by the posterior of infinitely wide random networks.
 
     Parameters
@@ -273,20 +290,8 @@ class NNGPRegressor(_Regressor):
         turn, are most probable. `noise_` is the one in use.
     """
 
-    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3):
-        self.depth = depth
-        self.activation = activation
-        self.C_b = C_b
-        self.C_W = C_W
-        self.noise = noise
 
-    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
-        law = Posterior.of(net, X, y, _strength("noise", self.noise), index)
-        self.noise_ = law.noise
-        return law
-
-
-class NNGPClassifier(_Classifier):
+class NNGPClassifier(_Classifier, _Conditioned):
     """Classification by the posterior of infinitely wide random networks, on one-hot labels.
 
     Parameters
@@ -294,15 +299,3 @@ class NNGPClassifier(_Classifier):
     depth, activation, C_b, C_W, noise
         As in `NNGPRegressor`.
     """
-
-    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3):
-        self.depth = depth
-        self.activation = activation
-        self.C_b = C_b
-        self.C_W = C_W
-        self.noise = noise
-
-    def _learn(self, net: MLP, X, y, index) -> FittedLaw:
-        law = Posterior.of(net, X, y, _strength("noise", self.noise), index)
-        self.noise_ = law.noise
-        return law

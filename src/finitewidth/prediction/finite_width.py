@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
@@ -19,13 +20,14 @@ from finitewidth.prediction.dense_covariance import dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
 from finitewidth.prediction.expansion_range import ExpansionRange
-from finitewidth.prediction.infinite_width import TrainingProblem
-from finitewidth.prediction.kernel_noise import dense_kernel_noise, sampled_kernel_noise
+from finitewidth.prediction.kernel_variance import dense_kernel_variance, sampled_kernel_variance
 from finitewidth.prediction.methods import DenseTensors, Method, Progress, SampledNeurons
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.sampled_covariance import sampled_covariance
 from finitewidth.prediction.sampled_mean import sampled_mean
+from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.fluctuations import expandable
 from finitewidth.statistics.hidden_layers import layer_kernels
 
 # Dense tensors of more points take longer than sampling does.
@@ -35,17 +37,16 @@ _MOST_LABELS = 40
 
 
 def first_order(
+    net: MLP,
     problem: TrainingProblem,
     algorithm: SpectralAlgorithm,
     infinite: TrainedDistribution,
     method: Method | None,
     progress: Progress | None = None,
 ) -> TrainedDistribution:
-    """The infinite-width law with its correction of order 1/width."""
-    net = problem.net
+    """The infinite-width law with its correction of order 1/width, of `net` as a stack of dense layers."""
     x = np.concatenate([problem.x_train, problem.x_test]).astype(float)
-    if method is None:
-        method = DenseTensors() if len(x) <= FEW_POINTS else SampledNeurons()
+    method = method or method_for(problem)
     y = np.asarray(problem.y, dtype=float)
     n = net.hidden[-1]
     if isinstance(method, DenseTensors):
@@ -55,7 +56,7 @@ def first_order(
         origins = dense_mean(tensors, modes)
         error, samples = np.zeros_like(origins.total), 0
         errors = Origins(*(np.zeros_like(o) for o in origins))
-        kappa = dense_kernel_noise(tensors, modes)
+        kappa = dense_kernel_variance(tensors, modes)
         few = len(x) * y.shape[1] <= _MOST_LABELS
         spread = _Spread.of_outputs(dense_covariance(tensors, modes)) if few else None
     else:
@@ -64,18 +65,18 @@ def first_order(
         _refuse_singular(modes)
         accuracy = method.covariance_error
         share = 1.0 if accuracy is None else 0.5
-        sampled = sampled_mean(net, kernels, modes, method, _stage(progress, 0.0, share))
+        sampled = sampled_mean(kernels, modes, method, _stage(progress, 0.0, share))
         origins, errors, error, samples = (
             sampled.origins,
             sampled.standard_errors,
             sampled.standard_error,
             sampled.samples,
         )
-        kappa = sampled_kernel_noise(net, kernels, modes, method.key)
+        kappa = sampled_kernel_variance(kernels, modes, method.key)
         spread = None
         if accuracy is not None:
             report = _stage(progress, share, 1.0)
-            found = sampled_covariance(net, kernels, modes, method, accuracy, report)
+            found = sampled_covariance(kernels, modes, method, accuracy, report)
             samples += found.samples
             spread = _Spread.of_average(found.coefficient, found.standard_error, y.shape[1])
     size = ExpansionRange.of(net.hidden, np.asarray(infinite.mean), np.asarray(origins.total), kappa)
@@ -83,6 +84,12 @@ def first_order(
     law = _corrected(infinite, origins, errors, error, spread, size, samples, n)
     _warn_of_negative_variance(law, n)
     return law
+
+
+def method_for(problem: TrainingProblem, sampled: SampledNeurons | None = None) -> Method:
+    """Dense tensors for a handful of points, training and test together, otherwise sampled neurons."""
+    few = len(problem.x_train) + len(problem.x_test) <= FEW_POINTS
+    return DenseTensors() if few else sampled or SampledNeurons()
 
 
 class _Spread(NamedTuple):
@@ -150,22 +157,15 @@ def _corrected(
             covariance_correction=own,
             covariance_correction_error=own_error,
             output_covariance_correction=outputs,
-            range=size,
+            validity=size,
             samples=samples,
         ),
     )
 
 
-def refuse(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> None:
-    """Say in one sentence why there is no expansion in 1/width."""
-    net = problem.net
-    if not net.hidden:
-        raise ValueError("order=1 needs a hidden layer; a linear model has no corrections in 1/width.")
-    if min(net.hidden) < 2:
-        raise ValueError(
-            f"hidden={net.hidden} has a layer of width 1, where an expansion in 1/width says nothing; "
-            "every hidden layer must have at least 2 neurons."
-        )
+def stack_to_expand(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> MLP:
+    """The network as a stack of dense layers; says in one sentence why there is no expansion in 1/width."""
+    net = expandable(problem.net)
     if not is_smooth(net.activation.function):
         raise ValueError(
             f"order=1 needs a smooth activation, because the kernel's changes in training average its "
@@ -174,6 +174,7 @@ def refuse(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> None:
     algorithm.resolved(largest_eigenvalue(problem.train.ntk)).clock()
     if algorithm.converged:
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
+    return net
 
 
 def _refuse_singular(modes: TrainingModes) -> None:

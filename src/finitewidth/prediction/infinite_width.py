@@ -5,59 +5,14 @@ $z_B = z_B(0) + M\,(y - z_A(0))$, so the trained outputs are Gaussian too, with 
 $K_{BB} - M K_{AB} - K_{BA} M^T + M K_{AA} M^T$.
 """
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import smoother
-from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge, symmetric_product
-from finitewidth.prediction.data import Start, as_targets, first_duplicate, starting_outputs, warn_of_few_rows
+from finitewidth.linalg.cholesky import symmetric_product
+from finitewidth.prediction.data import Start, starting_outputs
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import Kernels, kernels
-
-
-class TrainingProblem(NamedTuple):
-    """A network and its data, with all kernels that a prediction needs.
-
-    Compute it once to ask for several predictions, loss curves or certificates.
-    """
-
-    net: MLP
-    x_train: Float[Array, "train d"]
-    y: Float[Array, "train out"]
-    x_test: Float[Array, "test d"]
-    train: Kernels
-    test_train: Kernels
-    test: Kernels
-
-    @classmethod
-    def of(cls, net: MLP, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike) -> "TrainingProblem":
-        """Check the data and compute the kernels."""
-        x_train = as_inputs("x_train", x_train, net)
-        x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
-        if x_train.shape[1] != x_test.shape[1]:
-            raise ValueError(
-                f"x_train has {x_train.shape[1]} features and x_test has {x_test.shape[1]}; they must agree."
-            )
-        y = as_targets(y_train, len(x_train), x_train.dtype)
-        warn_of_few_rows(y)
-        every = kernels(net, x_train), kernels(net, x_test, x_train), kernels(net, x_test)
-        # What follows is LAPACK; its threads and those of a kernel still under way would fight for the cores.
-        return cls(net, x_train, y, x_test, *jax.block_until_ready(every))
-
-    def refuse_duplicates(self, which: str, kernel: Float[Array, "train train"]) -> None:
-        """Say which training points are equal; rounding may hide it from the kernel."""
-        pair = first_duplicate(self.x_train)
-        if pair is not None:
-            raise SingularKernelError(
-                f"{which} is singular: training points {pair[0]} and {pair[1]} are equal. "
-                f"Remove one, or pass ridge (or noise) > 0, say {suggested_ridge(kernel):.1g}."
-            )
+from finitewidth.prediction.training_problem import TrainingProblem
 
 
 def trained_distribution(

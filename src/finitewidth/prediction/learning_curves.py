@@ -10,13 +10,14 @@ with label noise $s^2$; the training error is $(r/n\kappa)^2E$.
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import root_scalar
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.prediction.data import as_targets
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -24,18 +25,18 @@ from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer import mercer
 
 
-class LearningCurve(NamedTuple):
+class LearningCurve(eqx.Module):
     """Average squared errors per point, summed over outputs, for each number of training points.
 
     `learnt` (sizes, modes) is the fraction of each mode that is learnt, and `kappa` the eigenvalue at
     which that is one half.
     """
 
-    sizes: Float[np.ndarray, " sizes"]
-    test: Float[np.ndarray, " sizes"]
-    train: Float[np.ndarray, " sizes"]
-    kappa: Float[np.ndarray, " sizes"]
-    learnt: Float[np.ndarray, "sizes modes"]
+    sizes: Float[AnyArray, " sizes"]
+    test: Float[AnyArray, " sizes"]
+    train: Float[AnyArray, " sizes"]
+    kappa: Float[AnyArray, " sizes"]
+    learnt: Float[AnyArray, "sizes modes"]
 
 
 def learning_curve(
@@ -94,7 +95,7 @@ def resolution(eigenvalues: Float[AnyArray, " modes"], n: float | int, ridge: fl
 
 
 def predicted_learning_curve(
-    net: MLP,
+    net: Layer,
     x: ArrayLike,
     y: ArrayLike,
     sizes: Sequence[int] | np.ndarray,

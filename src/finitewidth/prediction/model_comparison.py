@@ -1,7 +1,6 @@
 """Which network explains the data best: evidence over depths, activations and hyperparameters."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
+from finitewidth.arrays import AnyArray
 from finitewidth.prediction.bayesian import evidence
 from finitewidth.prediction.data import as_targets
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -19,15 +19,15 @@ from finitewidth.statistics.inputs import ArrayLike, as_inputs
 _SMALLEST, _LARGEST = 1e-6, 1e6
 
 
-class ModelComparison(NamedTuple):
+class ModelComparison(eqx.Module):
     """Networks in order of falling evidence.
 
     `probability` is the posterior probability of each under equal prior odds.
     """
 
-    names: tuple[str, ...]
-    log_evidence: Float[np.ndarray, " models"]
-    probability: Float[np.ndarray, " models"]
+    names: tuple[str, ...] = eqx.field(static=True)
+    log_evidence: Float[AnyArray, " models"]
+    probability: Float[AnyArray, " models"]
 
     @property
     def best(self) -> str:
@@ -35,7 +35,7 @@ class ModelComparison(NamedTuple):
         return self.names[0]
 
 
-class EvidenceGradient(NamedTuple):
+class EvidenceGradient(eqx.Module):
     """Log evidence and its derivatives, C_b and C_W layer by layer."""
 
     log_evidence: Float[Array, ""]
@@ -44,16 +44,16 @@ class EvidenceGradient(NamedTuple):
     noise: Float[Array, ""]
 
 
-class TunedPrior(NamedTuple):
+class TunedPrior(eqx.Module):
     """The network and the noise of largest evidence that the search found."""
 
     net: MLP
-    noise: float
-    log_evidence: float
+    noise: float = eqx.field(static=True)
+    log_evidence: float = eqx.field(static=True)
 
 
 def compare_models(
-    nets: Mapping[str, MLP], x: ArrayLike, y: ArrayLike, noise: float | int | Mapping[str, float]
+    nets: Mapping[str, Layer], x: ArrayLike, y: ArrayLike, noise: float | int | Mapping[str, float]
 ) -> ModelComparison:
     """Rank networks by the evidence of the data; one noise for all, or one for each name."""
     if not nets:

@@ -2,24 +2,25 @@
 
 import dataclasses
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm, check_algorithm
 from finitewidth.prediction.bayesian import posterior
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width import first_order, refuse
-from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.finite_width import first_order, stack_to_expand
+from finitewidth.prediction.infinite_width import trained_distribution
 from finitewidth.prediction.methods import BayesianInference, Method, Progress
-from finitewidth.prediction.recipe import Recipe
+from finitewidth.prediction.provenance import Provenance
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike
 
 
 def predict(
-    net: MLP,
-    x_train: ArrayLike,
-    y_train: ArrayLike,
-    x_test: ArrayLike,
+    net: Layer | TrainingProblem,
+    x_train: ArrayLike | None = None,
+    y_train: ArrayLike | None = None,
+    x_test: ArrayLike | None = None,
     algorithm: SpectralAlgorithm | BayesianInference | None = None,
     order: int = 0,
     *,
@@ -33,7 +34,8 @@ def predict(
     Parameters
     ----------
     net
-        The network: architecture, initialisation and learning-rate tensor.
+        The network: architecture, initialisation and learning-rate tensor. Or a `TrainingProblem`, which
+        holds network, data and kernels: x_train, y_train and x_test are then left out.
     x_train, y_train
         Inputs (train, features) and targets (train,) or (train, outputs).
     x_test
@@ -59,7 +61,7 @@ def predict(
     -------
     TrainedDistribution
         `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it. With
-        order=1 also `mean_correction`, `covariance_correction`, their standard errors, `origin` and `range`.
+        order=1 also `mean_correction`, `covariance_correction`, their standard errors, `origin`, `validity`.
 
     Examples
     --------
@@ -80,7 +82,7 @@ def predict(
         check_algorithm(algorithm, "BayesianInference()")
     if method is not None and not isinstance(method, Method):
         raise ValueError(f"method must be DenseTensors() or SampledNeurons(), got {method!r}.")
-    problem = TrainingProblem.of(net, x_train, y_train, x_test)
+    problem = _problem(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
         if ridge != 0 or initial is not None:
             raise ValueError(
@@ -93,13 +95,19 @@ def predict(
         training, law = algorithm, posterior(problem, algorithm)
     else:
         training = algorithm or GradientDescent()
-        if order == 1:
-            if ridge != 0 or initial is not None:
-                raise ValueError("order=1 describes networks with a random start and no ridge: give neither.")
-            refuse(problem, training)
+        if order == 1 and (ridge != 0 or initial is not None):
+            raise ValueError("order=1 describes networks with a random start and no ridge: give neither.")
+        stack = stack_to_expand(problem, training) if order == 1 else None
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
-        if order == 1:
-            law = first_order(problem, training, law, method, progress)
-    x_train, y, x_test = problem.x_train, problem.y, problem.x_test
-    recipe = Recipe(net, x_train, y, x_test, training, order, ridge, initial is None, method)
-    return dataclasses.replace(law, recipe=recipe)
+        if stack is not None:
+            law = first_order(stack, problem, training, law, method, progress)
+    provenance = Provenance(problem, training, order, ridge, initial is None, method)
+    return dataclasses.replace(law, provenance=provenance)
+
+
+def _problem(net: Layer | TrainingProblem, *data: ArrayLike | None) -> TrainingProblem:
+    if not isinstance(net, TrainingProblem):
+        return TrainingProblem.of(net, *data)
+    if any(array is not None for array in data):
+        raise ValueError("a TrainingProblem holds its data: leave out x_train, y_train and x_test.")
+    return net.computed()

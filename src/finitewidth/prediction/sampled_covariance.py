@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
 from finitewidth.prediction.covariance_kinds import (
     COST,
     CovarianceKind,
@@ -26,12 +25,12 @@ from finitewidth.prediction.covariance_kinds import (
     unlearnt,
 )
 from finitewidth.prediction.methods import Progress, SampledNeurons
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
 from finitewidth.prediction.projector_weights import first_weights
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
 from finitewidth.prediction.sampled_mean import layer_sources
 from finitewidth.prediction.time_nodes import Nodes, Pairs, Times, TimeStrata, time_strata
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 
@@ -172,7 +171,6 @@ def _accumulated(left: Float[Array, "rows terms test"], right: Float[Array, "row
 
 
 def sampled_covariance(
-    net: MLP,
     kernels: LayerKernels,
     modes: TrainingModes,
     options: SampledNeurons,
@@ -187,7 +185,7 @@ def sampled_covariance(
     dtype = jnp.float32 if options.single_precision else jnp.float64
     decay, start = Decay.of(modes, dtype), InitialOutputs.of(modes, dtype)
     exact = unsampled_covariance(kernels, modes)
-    strata = covariance_strata(net, kernels, modes, dtype)
+    strata = covariance_strata(kernels, modes, dtype)
     rows = _batch_rows(len(modes.K), modes.Y.shape[1])
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
     negligible = float(np.mean((_NEGLIGIBLE * np.diag(modes.K)[modes.train :]) ** 2))
@@ -215,7 +213,7 @@ def sampled_covariance(
 
 
 def covariance_strata(
-    net: MLP, kernels: LayerKernels, modes: TrainingModes, dtype: jnp.dtype | type
+    kernels: LayerKernels, modes: TrainingModes, dtype: jnp.dtype | type
 ) -> list[CovarianceStratum]:
     """All kinds at all hidden layers, without samples."""
     test = len(modes.K) - modes.train
@@ -224,7 +222,7 @@ def covariance_strata(
     single = time_strata(modes.t, modes.algorithm, nested=False)
     nested = single if ended else time_strata(modes.t, modes.algorithm, nested=True)
     strata = []
-    for source, scale in layer_sources(net, kernels, modes.train, dtype):
+    for source, scale in layer_sources(kernels, modes.train, dtype):
         for kind in covariance_kinds(modes):
             if ended and kind in ("AA", "BB", "zH", "A", "B"):
                 times = once

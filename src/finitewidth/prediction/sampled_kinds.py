@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import (
     Legs,
     Rows,
@@ -23,6 +22,7 @@ from finitewidth.prediction.neuron_sources import (
     second_change,
 )
 from finitewidth.prediction.time_nodes import Times
+from finitewidth.prediction.training_modes import TrainingModes
 
 Kind = Literal["A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 

@@ -14,14 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
 from finitewidth.prediction.distribution import Origins
 from finitewidth.prediction.methods import Progress, SampledNeurons
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source
 from finitewidth.prediction.projector_weights import first_weights
 from finitewidth.prediction.sampled_kinds import COST, NESTED, Decay, Kind, contribution, kinds
 from finitewidth.prediction.time_nodes import Nodes, Times, TimeStrata, time_strata
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 from finitewidth.statistics.source_edges import source_edges
@@ -104,7 +103,6 @@ def _batch(
 
 
 def sampled_mean(
-    net: MLP,
     kernels: LayerKernels,
     modes: TrainingModes,
     options: SampledNeurons,
@@ -115,7 +113,7 @@ def sampled_mean(
     decay = Decay.of(modes, dtype)
     test, out = len(modes.K) - modes.train, modes.Y.shape[1]
     shift = _mean_kernel(kernels, modes)
-    strata = _strata(net, kernels, modes, dtype, (out, test))
+    strata = _strata(kernels, modes, dtype, (out, test))
     rows = _batch_rows(len(modes.K), out)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
     extra = [np.full(s.times.count, max(_PILOT, -(-rows // s.times.count))) for s in strata]
@@ -141,13 +139,13 @@ def sampled_mean(
     return _collected(strata, shift, done)
 
 
-def _strata(net: MLP, kernels: LayerKernels, modes: TrainingModes, dtype, shape) -> list[Stratum]:
+def _strata(kernels: LayerKernels, modes: TrainingModes, dtype, shape) -> list[Stratum]:
     once = Nodes(np.zeros(1), np.zeros(1), np.ones(1))
     ended = modes.algorithm.converged
     single = time_strata(modes.t, modes.algorithm, nested=False)
     nested = single if ended else time_strata(modes.t, modes.algorithm, nested=True)
     strata = []
-    for source, scale in layer_sources(net, kernels, modes.train, dtype):
+    for source, scale in layer_sources(kernels, modes.train, dtype):
         for kind in kinds(modes):
             times = once if ended and kind in ("A", "B") else nested if kind in NESTED else single
             strata.append(Stratum(kind, source, times, scale, shape))
@@ -155,13 +153,13 @@ def _strata(net: MLP, kernels: LayerKernels, modes: TrainingModes, dtype, shape)
 
 
 def layer_sources(
-    net: MLP, kernels: LayerKernels, train: int, dtype: jnp.dtype | type
+    kernels: LayerKernels, train: int, dtype: jnp.dtype | type
 ) -> Iterator[tuple[Source, float]]:
     """Every hidden layer as a source, and its factor: the last hidden width over its own."""
     for l, layer in enumerate(kernels.hidden):
         top = l == len(kernels.hidden) - 1
-        source = Source.of(net.activation.function, train, layer, source_edges(kernels, l), top, dtype)
-        yield source, net.hidden[-1] / layer.width
+        source = Source.of(kernels.function, train, layer, source_edges(kernels, l), top, dtype)
+        yield source, kernels.hidden[-1].width / layer.width
 
 
 def _batch_rows(points: int, outputs: int) -> int:

@@ -1,15 +1,15 @@
 """`corrections`: the tensors of order 1/width of a network at initialisation."""
 
-import dataclasses
 import os
 from pathlib import Path
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import Layer, dense_stack
+from finitewidth.architecture import Layer
 from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
@@ -19,7 +19,7 @@ from finitewidth.saving import save
 from finitewidth.statistics import differentials, fluctuations
 from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
-from finitewidth.statistics.fluctuations import Averages, check_continuous, check_expandable, width_ratios
+from finitewidth.statistics.fluctuations import Averages, check_continuous, expandable, width_ratios
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 
 MOST_INPUTS = 20
@@ -29,8 +29,7 @@ Pair = Float[Array, "n n"]
 Quadruple = Float[Array, "n n n n"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Corrections:
+class Corrections(eqx.Module):
     r"""Infinite-width kernels of the output layer and all tensors that multiply 1/width.
 
     The width is that of the last hidden layer. Labels are stored in the order of the subscripts:
@@ -62,8 +61,8 @@ class Corrections:
     F: Quadruple
     A: Quadruple
     B: Quadruple
-    width: int
-    differentials: Differentials | None = dataclasses.field(repr=False)
+    width: int = eqx.field(static=True)
+    differentials: Differentials | None = eqx.field(repr=False)
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write all tensors into one file; `finitewidth.load` reads it.
@@ -129,7 +128,8 @@ def corrections(net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERAN
     0.6549
     """
     points = _checked(net, x)
-    net = dense_stack(net)
+    net = expandable(net)
+    check_continuous(net.activation)
     check_positive("tolerance", tolerance)
     gram = points @ points.T / points.shape[1]
     first, *rest = net.layers
@@ -166,9 +166,6 @@ def neuron_averages(
 
 def _checked(net: Layer, x: ArrayLike) -> Float[np.ndarray, "n d"]:
     points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
-    stack = dense_stack(net)
-    check_expandable(stack)
-    check_continuous(stack.activation)
     if len(points) > MOST_INPUTS:
         raise ValueError(
             f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "

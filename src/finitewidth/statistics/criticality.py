@@ -8,6 +8,7 @@ or grow exponentially; at criticality they approach one and everything is a powe
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,15 +48,15 @@ class DepthExponents(NamedTuple):
     ntk: float
 
 
-class Criticality(NamedTuple):
+class Criticality(eqx.Module):
     """The critical point of an activation; NaN where there is none."""
 
-    universality_class: UniversalityClass
+    universality_class: UniversalityClass = eqx.field(static=True)
     C_b: float
     C_W: float
     K_star: float
     exponents: DepthExponents
-    reason: str
+    reason: str = eqx.field(static=True)
 
 
 def susceptibilities(

@@ -29,7 +29,8 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP, Hyperparameters
+from finitewidth.architecture import MLP, Hyperparameters, Layer
+from finitewidth.architecture.networks import dense_stack
 from finitewidth.expectations.four_point import FourPoint
 from finitewidth.statistics.inputs import check_described
 from finitewidth.statistics.rules.dense import recursion
@@ -43,9 +44,10 @@ def width_ratios(net: MLP) -> list[float]:
     return [0.0, 0.0, *(upper / lower for lower, upper in itertools.pairwise(net.hidden))]
 
 
-def check_expandable(net: MLP) -> None:
-    """Refuse a network that has no expansion in 1/width."""
+def expandable(net: Layer) -> MLP:
+    """The network as a stack of dense layers; refuses one that has no expansion in 1/width."""
     check_described(net)
+    net = dense_stack(net)
     if not net.hidden:
         raise ValueError(
             "net has no hidden layer: its outputs are exactly Gaussian and nothing is to correct."
@@ -55,6 +57,7 @@ def check_expandable(net: MLP) -> None:
             f"net.hidden = {net.hidden} has a layer of width 1: an expansion in 1/width says nothing there; "
             "every hidden layer must have at least 2 neurons."
         )
+    return net
 
 
 def check_continuous(activation: Activation) -> None:

@@ -1,9 +1,10 @@
 """Kernels of every layer of an infinitely wide network, with the neuron averages between them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP, Hyperparameters
 from finitewidth.expectations.derivative_moments import DerivativeMoments
@@ -25,11 +26,12 @@ class HiddenLayer(NamedTuple):
 
 
 class LayerKernels(NamedTuple):
-    """All hidden layers, and the kernels of the outputs."""
+    """All hidden layers, the kernels of the outputs, and the activation."""
 
     hidden: tuple[HiddenLayer, ...]
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
+    function: Callable[[Array], Array]
 
 
 def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
@@ -43,4 +45,4 @@ def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-1
         ratio = net.hidden[l] / net.hidden[l - 1] if l else 0.0
         hidden.append(HiddenLayer(K, Theta, averages, above, net.hidden[l], ratio))
         K, Theta = recursion(above, averages.pair(0, 0), averages.pair(1, 1) * Theta)
-    return LayerKernels(tuple(hidden), K, Theta)
+    return LayerKernels(tuple(hidden), K, Theta, net.activation.function)

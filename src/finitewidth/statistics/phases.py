@@ -7,6 +7,7 @@ different (chaotic); memory of the input is lost over $\xi = 1/|\log\chi|$ layer
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +15,7 @@ from scipy.interpolate import CubicSpline
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture.critical_point import critical_point, layer_response
+from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers, is_number
 
 _SMALLEST, _LARGEST = 1e-12, 1e8
@@ -21,19 +23,19 @@ _CRITICAL_BAND = 1e-6
 _CRITICAL_RATE = 1e-10
 
 
-class PhaseDiagram(NamedTuple):
+class PhaseDiagram(eqx.Module):
     """Fixed points and susceptibilities; every field is (C_b values, C_W values).
 
     `K_star` is infinite where the variance grows without bound; susceptibilities there are those of
     very large variances.
     """
 
-    activation: Activation
-    C_b: Float[np.ndarray, " biases"]
-    C_W: Float[np.ndarray, " weights"]
-    K_star: Float[np.ndarray, "biases weights"]
-    chi_parallel: Float[np.ndarray, "biases weights"]
-    chi_perpendicular: Float[np.ndarray, "biases weights"]
+    activation: Activation = eqx.field(static=True)
+    C_b: Float[AnyArray, " biases"]
+    C_W: Float[AnyArray, " weights"]
+    K_star: Float[AnyArray, "biases weights"]
+    chi_parallel: Float[AnyArray, "biases weights"]
+    chi_perpendicular: Float[AnyArray, "biases weights"]
 
     @property
     def phase(self) -> np.ndarray:

@@ -87,7 +87,7 @@ def summary(study: Study) -> dict[str, Any]:
             "ridge chosen on the training rows": study.ridge_chosen,
         },
         "prediction": {
-            "order": 0 if study.law.recipe is None else study.law.recipe.order,
+            "order": study.choices.order,
             "unit of the target": data.unit,
             "mean spread of networks": float(study.spread.mean()),
             "label noise": data.unit * math.sqrt(study.noise),
@@ -114,8 +114,8 @@ def _finite_width(study: Study) -> dict[str, Any] | None:
         "correction of the variance (rms)": variance(first.covariance_correction),
         "standard error of that (rms)": variance(first.covariance_correction_error),
         "samples": first.samples,
-        **dataclasses.asdict(first.range),
-        "words": first.range.words,
+        **dataclasses.asdict(first.validity),
+        "words": first.validity.words,
     }
 
 
@@ -137,7 +137,7 @@ def _verification(check: Verification) -> dict[str, Any]:
         "steps": check.steps,
         "dtype": "float32",
         "agrees": check.agrees,
-        "limit in standard errors": check.limit,
+        "limit in standard errors": check.z_limit,
         "mean, root mean square in standard errors": root_mean_square(check.z_mean),
         "mean, largest in standard errors": float(np.abs(check.z_mean).max()),
         "std, root mean square in standard errors": root_mean_square(check.z_std),
@@ -146,6 +146,6 @@ def _verification(check: Verification) -> dict[str, Any]:
         "difference of means": check.difference,
         "difference of means from noise alone": check.noise,
         "expected from finite width, in order of magnitude": check.expected_difference,
-        "remaining in standard errors": check.remaining,
+        "remaining in standard errors": check.distance_to_end,
         "words": str(check),
     }

@@ -13,15 +13,15 @@ from jaxtyping import Float
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
+from finitewidth.prediction.class_probabilities import winning_probability
 from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width import FEW_POINTS
-from finitewidth.prediction.held_out import choose_ridge, fitted_noise, held_out
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.finite_width import method_for
 from finitewidth.prediction.leave_one_out import LeftOut
 from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
-from finitewidth.prediction.votes import winning_probability
+from finitewidth.prediction.ridge_selection import choose_ridge, fitted_noise, held_out
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.mercer import mercer
 from finitewidth.study.baselines import Baseline, baselines
 from finitewidth.study.preparation import Prepared
@@ -218,22 +218,13 @@ def _law(
     def report(done: float, error: float) -> None:
         announce(f"correction in 1/width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
 
-    few = len(problem.x_train) + len(problem.x_test) <= FEW_POINTS
     sampled = SampledNeurons(most_samples=choices.most_samples, key=jax.random.key(choices.seed))
-    method = sampled if choices.order == 1 and not few else None
+    method = method_for(problem, sampled) if choices.order == 1 else None
     with warnings.catch_warnings():
         # The study says in its table and its report how far to trust the correction.
         warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
         return predict(
-            problem.net,
-            problem.x_train,
-            problem.y,
-            problem.x_test,
-            algorithm,
-            choices.order,
-            ridge=ridge,
-            method=method,
-            progress=report,
+            problem, None, None, None, algorithm, choices.order, ridge=ridge, method=method, progress=report
         )
 
 

@@ -68,9 +68,9 @@ def finite_width_words(study: Study) -> str:
         root_mean_square(first.mean_correction), np.finfo(float).tiny
     )
     sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
-    late = study.algorithm.converged and first.range.width < first.range.trusted_width
+    late = study.algorithm.converged and first.validity.width < first.validity.trusted_width
     advice = " Training that stops earlier (--steps) has smaller corrections." if late else ""
-    return f"{first.range.words}{advice}{sampling} {_spread_words(study.law)}"
+    return f"{first.validity.words}{advice}{sampling} {_spread_words(study.law)}"
 
 
 def _spread_words(law: TrainedDistribution) -> str:
@@ -203,9 +203,9 @@ def _uncertainty(study: Study) -> str:
 def _agreement(study: Study, check: Verification) -> str:
     size = np.abs(check.z_mean)
     verdict = (
-        f"Means and spreads agree with the law within {check.limit:.1f} standard errors everywhere."
+        f"Means and spreads agree with the law within {check.z_limit:.1f} standard errors everywhere."
         if check.agrees
-        else f"Somewhere they differ from the law by more than {check.limit:.1f} standard errors."
+        else f"Somewhere they differ from the law by more than {check.z_limit:.1f} standard errors."
     )
     reason = (
         " The law is that of infinite width; real networks differ from it by a share of the order of "
@@ -214,14 +214,14 @@ def _agreement(study: Study, check: Verification) -> str:
         else ""
     )
     followed = (
-        f" Finite width moves their average by {check.followed.share:.2f} (standard error "
-        f"{check.followed.sem:.2f}) times the predicted correction."
-        if check.followed is not None
+        f" Finite width moves their average by {check.correction_ratio.value:.2f} (standard error "
+        f"{check.correction_ratio.sem:.2f}) times the predicted correction."
+        if check.correction_ratio is not None
         else ""
     )
     end = (
-        f" On the way to the end of training the mean would still move by {check.remaining:.2g} s.e."
-        if check.remaining > 0
+        f" On the way to the end of training the mean would still move by {check.distance_to_end:.2g} s.e."
+        if check.distance_to_end > 0
         else ""
     )
     return (

@@ -1,8 +1,8 @@
 """`tune`: how to initialise and train a network of a given activation, depth and width."""
 
-import dataclasses
 from collections.abc import Callable
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -22,8 +22,7 @@ from finitewidth.tuning.snippets import snippets
 _LARGEST_SPECTRUM = 4000
 
 
-@dataclasses.dataclass(frozen=True)
-class Tuning:
+class Tuning(eqx.Module):
     """Advice for one network.
 
     Attributes
@@ -53,16 +52,16 @@ class Tuning:
     """
 
     net: MLP
-    reason: str
-    universality_class: str
-    eta_max: float
-    points: int
-    aspect_ratio: float
-    optimal_aspect_ratio: float
-    verdict: str
+    reason: str = eqx.field(static=True)
+    universality_class: str = eqx.field(static=True)
+    eta_max: float = eqx.field(static=True)
+    points: int = eqx.field(static=True)
+    aspect_ratio: float = eqx.field(static=True)
+    optimal_aspect_ratio: float = eqx.field(static=True)
+    verdict: str = eqx.field(static=True)
     signals: dict[str, Propagation]
-    pytorch: str
-    jax: str
+    pytorch: str = eqx.field(static=True)
+    jax: str = eqx.field(static=True)
 
     def kernel_change(self, square: float = 1.0, target: float | None = None) -> float:
         """Mean relative change of the NTK when one input is learned, to first order in 1/width.

@@ -1,13 +1,13 @@
 r"""What an initialisation does to signals and gradients on their way through the layers."""
 
-from typing import NamedTuple
-
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
 from finitewidth.architecture.critical_point import layer_response
+from finitewidth.arrays import AnyArray
 from finitewidth.statistics.kernels import kernels, trajectory
 
 Initialisation = tuple[np.ndarray, np.ndarray]
@@ -15,7 +15,7 @@ Initialisation = tuple[np.ndarray, np.ndarray]
 _TOLERANCE = 1e-6  # advice is read to three digits
 
 
-class Propagation(NamedTuple):
+class Propagation(eqx.Module):
     """Mean over the inputs, layer by layer (the last entry is the output).
 
     Attributes
@@ -29,9 +29,9 @@ class Propagation(NamedTuple):
         Output correlation of two inputs that were orthogonal.
     """
 
-    variance: Float[np.ndarray, " depth"]
-    gradient: Float[np.ndarray, " depth"]
-    correlation: float
+    variance: Float[AnyArray, " depth"]
+    gradient: Float[AnyArray, " depth"]
+    correlation: float = eqx.field(static=True)
 
 
 def propagate(net: MLP, x: Float[Array, "n d"]) -> Propagation:

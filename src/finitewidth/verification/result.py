@@ -5,10 +5,12 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from finitewidth.arrays import AnyArray
 from finitewidth.prediction.curves import LossCurves
 from finitewidth.saving import save
 
@@ -16,33 +18,33 @@ from finitewidth.saving import save
 FALSE_ALARM = 1e-3
 
 
-class MeasuredCurves(NamedTuple):
+class MeasuredCurves(eqx.Module):
     """Loss per point of real networks during training: averages over networks, with standard errors."""
 
-    train: Float[np.ndarray, " times"]
-    train_sem: Float[np.ndarray, " times"]
-    test: Float[np.ndarray, " times"] | None
-    test_sem: Float[np.ndarray, " times"] | None
+    train: Float[AnyArray, " times"]
+    train_sem: Float[AnyArray, " times"]
+    test: Float[AnyArray, " times"] | None
+    test_sem: Float[AnyArray, " times"] | None
 
 
-class FollowedCorrection(NamedTuple):
+class CorrectionRatio(NamedTuple):
     """How far networks move in the direction of their predicted correction, in units of it.
 
     One means that finite width acts as predicted, zero that the networks are at infinite width.
     """
 
-    share: float
+    value: float
     sem: float
 
 
-class Verification(NamedTuple):
+class Verification(eqx.Module):
     """Trained networks beside their law, at every test point and output.
 
     Attributes
     ----------
     networks, steps, eta, ridge
         How many networks were trained, and how.
-    remaining
+    distance_to_end
         How far the predicted mean would still move in further training, in standard errors.
     order, depth, width
         Order of the prediction in 1/width, affine layers and smallest hidden width of the networks.
@@ -56,18 +58,18 @@ class Verification(NamedTuple):
         Loss per point during training; the predicted one is that of infinite width at any order.
     """
 
-    networks: int
-    steps: int
-    eta: float
-    ridge: float
-    remaining: float
-    order: int
-    depth: int
-    width: int
-    predicted_mean: Float[np.ndarray, "test out"]
-    predicted_std: Float[np.ndarray, " test"]
-    predicted_correction: Float[np.ndarray, "test out"] | None
-    outputs: Float[np.ndarray, "networks test out"]
+    networks: int = eqx.field(static=True)
+    steps: int = eqx.field(static=True)
+    eta: float = eqx.field(static=True)
+    ridge: float = eqx.field(static=True)
+    distance_to_end: float = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+    depth: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    predicted_mean: Float[AnyArray, "test out"]
+    predicted_std: Float[AnyArray, " test"]
+    predicted_correction: Float[AnyArray, "test out"] | None
+    outputs: Float[AnyArray, "networks test out"]
     predicted_loss: LossCurves
     loss: MeasuredCurves
 
@@ -96,7 +98,7 @@ class Verification(NamedTuple):
 
     @property
     def z_mean(self) -> Float[np.ndarray, "test out"]:
-        """Measured minus predicted mean, in standard errors; Student's t of few networks counts as normal."""
+        """Measured minus predicted mean, in standard errors; Student's t as an equally likely deviate."""
         t = (self.mean - self.predicted_mean) / self.sem
         return np.sign(t) * _deviate(stats.t.sf(np.abs(t), self.networks - 1))
 
@@ -115,14 +117,14 @@ class Verification(NamedTuple):
         return (self.depth / self.width) ** (self.order + 1)
 
     @property
-    def followed(self) -> FollowedCorrection | None:
+    def correction_ratio(self) -> CorrectionRatio | None:
         """The measured shift from infinite width, projected onto the predicted one; None at order 0."""
         if self.predicted_correction is None:
             return None
         correction = self.predicted_correction
         infinite = self.predicted_mean - correction
         share = np.einsum("nto,to->n", self.outputs - infinite, correction) / np.sum(correction**2)
-        return FollowedCorrection(float(share.mean()), float(share.std(ddof=1)) / math.sqrt(self.networks))
+        return CorrectionRatio(float(share.mean()), float(share.std(ddof=1)) / math.sqrt(self.networks))
 
     def shift_by_group(self, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Predicted and measured shifts from infinite width with standard errors, in groups of like size.
@@ -155,14 +157,14 @@ class Verification(NamedTuple):
         return _relative(self.std, self.predicted_std)
 
     @property
-    def limit(self) -> float:
+    def z_limit(self) -> float:
         """Standard errors that the worst of all comparisons exceeds by chance once in a thousand times."""
         return float(stats.norm.isf(FALSE_ALARM / (4 * self.predicted_mean.size)))
 
     @property
     def agrees(self) -> bool:
-        """Whether every mean and every spread is within `limit` standard errors of the law."""
-        return bool(max(np.abs(self.z_mean).max(), np.abs(self.z_std).max()) < self.limit)
+        """Whether every mean and every spread is within `z_limit` standard errors of the law."""
+        return bool(max(np.abs(self.z_mean).max(), np.abs(self.z_std).max()) < self.z_limit)
 
     def __str__(self) -> str:
         anchored = f" and ridge {self.ridge:.3g}" if self.ridge else ""
@@ -177,14 +179,14 @@ class Verification(NamedTuple):
             f"give {100 * self.noise:.2g} %; corrections of order (depth/width){power} = "
             f"{100 * self.expected_difference:.2g} % are expected",
         ]
-        if self.followed is not None:
+        if (ratio := self.correction_ratio) is not None:
             lines.append(
-                f"the networks' shift from infinite width is {self.followed.share:.2f} +- "
-                f"{self.followed.sem:.2f} times the predicted one"
+                f"the networks' shift from infinite width is {ratio.value:.2f} +- {ratio.sem:.2f} times the "
+                "predicted one"
             )
-        if self.remaining > 0:
+        if self.distance_to_end > 0:
             lines.append(
-                f"training on to the end would move the mean by {self.remaining:.2g} standard errors"
+                f"training on to the end would move the mean by {self.distance_to_end:.2g} standard errors"
             )
         return "\n".join(lines)
 

@@ -14,8 +14,9 @@ from jaxtyping import Array, Float
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
+from finitewidth.prediction.certificates import first_step
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.infinite_width import TrainingProblem
+from finitewidth.prediction.training_problem import TrainingProblem
 
 # The law may still move by this many standard errors of the comparison, or by this part of the labels.
 _SHARE_OF_ERROR, _SHARE_OF_LABELS = 0.1, 1e-4
@@ -24,12 +25,12 @@ _SHARE_OF_ERROR, _SHARE_OF_LABELS = 0.1, 1e-4
 class Stop(NamedTuple):
     """A finite training that stands for the one that was predicted.
 
-    `remaining` is the root mean square by which the mean prediction would still move on the way to the
+    `distance_to_end` is the root mean square by which the mean prediction would still move on the way to the
     end, in standard errors of the comparison; zero when the end itself is finite.
     """
 
     algorithm: GradientDescent
-    remaining: float
+    distance_to_end: float
 
 
 class _Approach(NamedTuple):
@@ -65,22 +66,8 @@ def stop(
     )
     error = _rms(law.std) / math.sqrt(networks)
     tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(problem.y))
-    steps = _first(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
+    steps = first_step(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
     return Stop(descent.stopped(steps), approach.remaining(descent, steps) / max(error, tolerance))
-
-
-def _first(enough, most: int) -> int:
-    """The first number at which a condition that stays true is true, or `most`."""
-    high = 1
-    while not enough(high):
-        if high >= most:
-            return most
-        high = min(2 * high, most)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
 
 
 def _rms(values: Array | np.ndarray) -> float:

@@ -17,10 +17,10 @@ from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.prediction.curves import loss_curves
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.methods import BayesianInference
 from finitewidth.prediction.predict import predict
-from finitewidth.prediction.recipe import Recipe
+from finitewidth.prediction.provenance import Provenance
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike
 from finitewidth.verification.result import MeasuredCurves, Verification
 from finitewidth.verification.stopping import Stop, stop
@@ -90,51 +90,49 @@ def verify(
     if not isinstance(law, TrainedDistribution):
         given = getattr(law, "__name__", type(law).__name__)
         raise TypeError(f"law must be what finitewidth.predict returned, got {given}.")
-    recipe, algorithm = _trainable(law.recipe)
+    origin, algorithm = _trainable(law.provenance)
     check_whole("networks", networks)
     if networks < 3:
         raise ValueError(f"networks must be at least 3 to have a spread, got {networks}.")
     check_whole("most_steps", most_steps)
-    problem = TrainingProblem.of(recipe.net, recipe.x_train, recipe.y_train, recipe.x_test)
-    chosen = stop(problem, law, algorithm, recipe.ridge, networks, most_steps)
+    problem, ridge = origin.problem.computed(), origin.ridge
+    chosen = stop(problem, law, algorithm, ridge, networks, most_steps)
     descent = chosen.algorithm
-    ensemble = _train(recipe, descent, networks, key, y_test, dtype, progress)
-    at_stop = law if descent == algorithm else _stopped(recipe, descent)
-    return _result(recipe, problem, chosen, at_stop, ensemble, y_test)
+    ensemble = _train(problem, descent, ridge, networks, key, y_test, dtype, progress)
+    at_stop = law
+    if descent != algorithm:
+        at_stop = predict(problem, None, None, None, descent, origin.order, ridge=ridge, method=origin.method)
+    return _result(problem, chosen, ridge, origin.order, at_stop, ensemble, y_test)
 
 
-def _trainable(recipe: Recipe | None) -> tuple[Recipe, SpectralAlgorithm]:
-    if recipe is None:
+def _trainable(origin: Provenance | None) -> tuple[Provenance, SpectralAlgorithm]:
+    if origin is None:
         raise ValueError("law does not say which networks to train: it must come from finitewidth.predict.")
-    if isinstance(recipe.algorithm, BayesianInference):
+    if isinstance(origin.algorithm, BayesianInference):
         raise ValueError("law is a posterior; verify needs a law of networks trained by gradient descent.")
-    if not recipe.random_start:
+    if not origin.random_start:
         raise ValueError("law starts at a given function; verify needs networks with a random start.")
-    if not hidden_widths(recipe.net, recipe.x_train.shape[1:]):
+    if not hidden_widths(origin.problem.net, origin.problem.x_train.shape[1:]):
         raise ValueError("the network has no hidden layer, so it has no width: there is nothing to verify.")
-    return recipe, recipe.algorithm
-
-
-def _stopped(recipe: Recipe, descent: GradientDescent) -> TrainedDistribution:
-    data = (recipe.x_train, recipe.y_train, recipe.x_test)
-    return predict(recipe.net, *data, descent, recipe.order, ridge=recipe.ridge, method=recipe.method)
+    return origin, origin.algorithm
 
 
 def _train(
-    recipe: Recipe,
+    problem: TrainingProblem,
     descent: GradientDescent,
+    ridge: float,
     networks: int,
     key: PRNGKeyArray | None,
     y_test: ArrayLike | None,
     dtype: jnp.dtype | type | None,
     progress: bool,
 ) -> Ensemble:
-    net = with_outputs(recipe.net, recipe.y_train.shape[1], recipe.x_train.shape[1:])
-    precision = recipe.x_train.dtype if dtype is None else as_precision(dtype)
-    x, y, x_test = (a.astype(precision) for a in (recipe.x_train, recipe.y_train, recipe.x_test))
+    net = with_outputs(problem.net, problem.y.shape[1], problem.x_train.shape[1:])
+    precision = problem.y.dtype if dtype is None else as_precision(dtype)
+    x, y, x_test = (a.astype(precision) for a in (problem.x_train, problem.y, problem.x_test))
     eta, steps = float(descent.eta), int(descent.steps)
-    if recipe.ridge > 0:
-        optimizer, learning_rate = anchored_descent(net, x.shape[1:], eta, recipe.ridge), None
+    if ridge > 0:
+        optimizer, learning_rate = anchored_descent(net, x.shape[1:], eta, ridge), None
     else:
         optimizer, learning_rate = "sgd", eta
     record = {}
@@ -157,24 +155,25 @@ def _train(
 
 
 def _result(
-    recipe: Recipe,
     problem: TrainingProblem,
     chosen: Stop,
+    ridge: float,
+    order: int,
     law: TrainedDistribution,
     ensemble: Ensemble,
     y_test: ArrayLike | None,
 ) -> Verification:
-    descent, widths = chosen.algorithm, hidden_widths(recipe.net, recipe.x_train.shape[1:])
-    predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=float(recipe.ridge))
+    descent, widths = chosen.algorithm, hidden_widths(problem.net, problem.x_train.shape[1:])
+    predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=ridge)
     train, train_sem = _average(ensemble.losses / len(problem.y))
     test, test_sem = _average(ensemble.recorded["test"]) if y_test is not None else (None, None)
     return Verification(
         networks=len(ensemble.outputs),
         steps=int(descent.steps),
         eta=float(descent.eta),
-        ridge=float(recipe.ridge),
-        remaining=chosen.remaining,
-        order=recipe.order,
+        ridge=ridge,
+        distance_to_end=chosen.distance_to_end,
+        order=order,
         depth=len(widths) + 1,
         width=min(widths),
         predicted_mean=np.asarray(law.mean),

@@ -16,7 +16,8 @@ from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
 from finitewidth.prediction.curves import loss_curves
-from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.report import style
 
 

@@ -10,18 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
-from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source, kernel_fluctuation_a, kernel_fluctuation_b
+from finitewidth.prediction.sampled_mean import layer_sources
+from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 from finitewidth.statistics.hidden_layers import LayerKernels
-from finitewidth.statistics.source_edges import source_edges
 
 _SAMPLES = 256
 _BATCHES = 4
 
 
-def dense_kernel_noise(tensors: Corrections, modes: TrainingModes) -> float:
+def dense_kernel_variance(tensors: Corrections, modes: TrainingModes) -> float:
     """kappa from the dense tensors."""
     train = (slice(modes.train),) * 4
     A, B = np.asarray(tensors.A)[train], np.asarray(tensors.B)[train]
@@ -30,16 +29,14 @@ def dense_kernel_noise(tensors: Corrections, modes: TrainingModes) -> float:
     return float(trace + np.einsum("adbc,bc,da->", B, g, g)) / modes.train
 
 
-def sampled_kernel_noise(net: MLP, kernels: LayerKernels, modes: TrainingModes, key: PRNGKeyArray) -> float:
+def sampled_kernel_variance(kernels: LayerKernels, modes: TrainingModes, key: PRNGKeyArray) -> float:
     """kappa by sampled neurons and random vectors, to some ten per cent."""
     dtype = jnp.float32
     U, gain = jnp.asarray(modes.U, dtype), jnp.asarray(_gain(modes), dtype)
     total = 0.0
-    for l, layer in enumerate(kernels.hidden):
-        top = l == len(kernels.hidden) - 1
-        source = Source.of(net.activation.function, modes.train, layer, source_edges(kernels, l), top, dtype)
+    for l, (source, scale) in enumerate(layer_sources(kernels, modes.train, dtype)):
         draws = [_trace(source, U, gain, jax.random.fold_in(key, _BATCHES * l + i)) for i in range(_BATCHES)]
-        total += net.hidden[-1] / layer.width * float(np.mean(draws))
+        total += scale * float(np.mean(draws))
     return total
 
 

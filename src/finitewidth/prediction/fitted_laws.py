@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import SpectralFilter, training_filter
 from finitewidth.linalg.cholesky import Cholesky, factorise, symmetric_product
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.held_out import choose_noise, choose_ridge
-from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
+from finitewidth.prediction.ridge_selection import choose_noise, choose_ridge
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.kernels import kernels
 
 Strength = float | int | Literal["auto"]
@@ -26,11 +26,11 @@ class FittedLaw(ABC):
     """Mean and covariance of networks of one kind, given their training data."""
 
     @abstractmethod
-    def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
+    def mean(self, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
         """Mean outputs at new inputs; cheap."""
 
     @abstractmethod
-    def distribution(self, net: MLP, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
+    def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
         """Mean and covariance at new inputs."""
 
     @abstractmethod
@@ -42,17 +42,15 @@ class FittedLaw(ABC):
 class TrainedNetworks(FittedLaw):
     """Networks trained by gradient descent on every layer: the law governed by the NTK."""
 
-    x: Float[AnyArray, "train d"]
-    y: Float[AnyArray, "train out"]
+    problem: TrainingProblem
     ridge: float | int
-    nngp: Float[np.ndarray, "train train"]
     training: Cholesky | SpectralFilter
     coefficients: Float[np.ndarray, "train out"]
 
     @classmethod
     def of(
         cls,
-        net: MLP,
+        net: Layer,
         x: Float[AnyArray, "train d"],
         y: Float[AnyArray, "train out"],
         algorithm: SpectralAlgorithm,
@@ -64,36 +62,33 @@ class TrainedNetworks(FittedLaw):
         ridge="auto" takes the one that predicts left-out training points best, of the classes `index` if
         given; before the end of training, which has the same effect, none.
         """
-        kernel = kernels(net, x)
-        if ridge == "auto" and algorithm.converged:
-            problem = TrainingProblem(net, jnp.asarray(x), jnp.asarray(y), jnp.asarray(x), *(kernel,) * 3)
-            ridge = choose_ridge(problem, algorithm, index).ridge
-        elif ridge == "auto":
-            ridge = 0.0
-        training = training_filter(kernel.ntk, algorithm, ridge)
-        return cls(x, y, ridge, np.asarray(kernel.nngp), training, np.asarray(training.solve(y)))
+        problem = TrainingProblem.on_training_points(net, x, y)
+        if ridge == "auto":
+            ridge = choose_ridge(problem, algorithm, index).ridge if algorithm.converged else 0.0
+        training = training_filter(problem.train.ntk, algorithm, ridge)
+        return cls(problem, ridge, training, np.asarray(training.solve(y)))
 
-    def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
-        return np.asarray(kernels(net, x, self.x).ntk) @ self.coefficients
+    def mean(self, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
+        return np.asarray(kernels(self.problem.net, x, self.problem.x_train).ntk) @ self.coefficients
 
-    def distribution(self, net: MLP, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
-        reach, own = kernels(net, x, self.x), kernels(net, x)
+    def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
+        problem = self.problem.at(jnp.asarray(x))
+        reach = problem.test_train
         smoother = np.asarray(self.training.solve(reach.ntk.T)).T
-        spread = symmetric_product(smoother, self.nngp, reach.nngp)
-        return TrainedDistribution(reach.ntk @ self.coefficients, own.nngp + spread)
+        spread = symmetric_product(smoother, np.asarray(problem.train.nngp), reach.nngp)
+        return TrainedDistribution(reach.ntk @ self.coefficients, problem.test.nngp + spread)
 
     def left_out(self) -> LeftOut:
         if not isinstance(self.training, Cholesky):
             raise ValueError("points can be left out without retraining only at the end of training.")
-        return trained_left_out(self.training, self.nngp, self.y)
+        return trained_left_out(self.training, self.problem.train.nngp, self.problem.y)
 
 
 @dataclass(frozen=True)
 class Posterior(FittedLaw):
     """Random networks conditioned on the labels: the law governed by the NNGP kernel."""
 
-    x: Float[AnyArray, "train d"]
-    y: Float[AnyArray, "train out"]
+    problem: TrainingProblem
     noise: float | int
     factor: Cholesky
     coefficients: Float[np.ndarray, "train out"]
@@ -101,26 +96,28 @@ class Posterior(FittedLaw):
     @classmethod
     def of(
         cls,
-        net: MLP,
+        net: Layer,
         x: Float[AnyArray, "train d"],
         y: Float[AnyArray, "train out"],
         noise: Strength,
         index: Int[np.ndarray, " train"] | None = None,
     ) -> "Posterior":
         """Compute the training kernel and factorise it; noise="auto" is chosen like a ridge."""
-        kernel = kernels(net, x).nngp
+        problem = TrainingProblem.on_training_points(net, x, y)
+        kernel = problem.train.nngp
         if noise == "auto":
             noise = choose_noise(kernel, y, index)
         factor = factorise(kernel, noise, "the training NNGP kernel")
-        return cls(x, y, noise, factor, factor.solve(y))
+        return cls(problem, noise, factor, factor.solve(y))
 
-    def mean(self, net: MLP, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
-        return np.asarray(kernels(net, x, self.x).nngp) @ self.coefficients
+    def mean(self, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
+        return np.asarray(kernels(self.problem.net, x, self.problem.x_train).nngp) @ self.coefficients
 
-    def distribution(self, net: MLP, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
-        reach, own = kernels(net, x, self.x).nngp, kernels(net, x).nngp
+    def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
+        problem = self.problem.at(jnp.asarray(x))
+        reach = problem.test_train.nngp
         half = self.factor.half_solve(reach.T)
-        return TrainedDistribution(reach @ self.coefficients, own - jnp.asarray(half.T @ half))
+        return TrainedDistribution(reach @ self.coefficients, problem.test.nngp - jnp.asarray(half.T @ half))
 
     def left_out(self) -> LeftOut:
-        return posterior_left_out(self.factor, self.noise, self.y)
+        return posterior_left_out(self.factor, self.noise, self.problem.y)

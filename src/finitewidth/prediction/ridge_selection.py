@@ -14,9 +14,10 @@ from scipy.optimize import minimize_scalar
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
+from finitewidth.prediction.class_probabilities import LabelNoise, label_noise
+from finitewidth.prediction.infinite_width import trained_distribution
 from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
-from finitewidth.prediction.votes import LabelNoise, label_noise
+from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
 from finitewidth.statistics.kernels import Kernels
 
 _FOLDS = 5
@@ -65,14 +66,9 @@ def without(problem: TrainingProblem, rows: Int[np.ndarray, " held"]) -> Trainin
     def part(a: np.ndarray, b: np.ndarray) -> Kernels:
         return Kernels(problem.train.nngp[np.ix_(a, b)], problem.train.ntk[np.ix_(a, b)])
 
-    return problem._replace(
-        x_train=problem.x_train[kept],
-        y=problem.y[kept],
-        x_test=problem.x_train[rows],
-        train=part(kept, kept),
-        test_train=part(rows, kept),
-        test=part(rows, rows),
-    )
+    x, y = problem.x_train, problem.y
+    every = ProblemKernels(part(kept, kept), part(rows, kept), part(rows, rows))
+    return TrainingProblem(problem.net, x[kept], y[kept], x[rows], every)
 
 
 def observation_noise(left_out: LeftOut, y: Float[AnyArray, "train out"]) -> LabelNoise:

@@ -5,9 +5,9 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.held_out import choose_ridge, held_out, observation_noise, without
-from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.leave_one_out import LeftOut
+from finitewidth.prediction.ridge_selection import choose_ridge, held_out, observation_noise, without
+from finitewidth.prediction.training_problem import TrainingProblem
 from left_out import left_out_by_retraining, most_probable_noise
 from tolerances import SERIES, STIFF_SOLVE, assert_close
 

@@ -1,0 +1,112 @@
+"""A network, its training set and its test points, with the kernels between them."""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from finitewidth.architecture import Layer
+from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge
+from finitewidth.prediction.data import as_targets, first_duplicate, warn_of_few_rows
+from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.kernels import Kernels, kernels
+
+
+class ProblemKernels(NamedTuple):
+    """Kernels (train, train), (test, train) and (test, test) at infinite width."""
+
+    train: Kernels
+    test_train: Kernels
+    test: Kernels
+
+
+class TrainingProblem(eqx.Module):
+    """A network and its data, with all kernels that a prediction needs.
+
+    Compute it once to ask for several predictions, loss curves or certificates.
+
+    Attributes
+    ----------
+    net
+        The network: its layers, initialisation and learning-rate tensor.
+    x_train, y
+        Training inputs (train, features) and targets (train, out).
+    x_test
+        Test inputs (test, features).
+    kernels
+        All three pairs of kernels; None in a problem read from a file, which holds no kernels. They are then
+        computed whenever they are asked for: `computed()` gives a problem that keeps them.
+    """
+
+    net: Layer
+    x_train: Float[Array, "train d"]
+    y: Float[Array, "train out"]
+    x_test: Float[Array, "test d"]
+    kernels: ProblemKernels | None = None
+
+    @classmethod
+    def of(cls, net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike) -> "TrainingProblem":
+        """Check the data and compute the kernels."""
+        x_train = as_inputs("x_train", x_train, net)
+        x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
+        if x_train.shape[1] != x_test.shape[1]:
+            raise ValueError(
+                f"x_train has {x_train.shape[1]} features and x_test has {x_test.shape[1]}; they must agree."
+            )
+        y = as_targets(y_train, len(x_train), x_train.dtype)
+        warn_of_few_rows(y)
+        return cls(net, x_train, y, x_test).computed()
+
+    @classmethod
+    def on_training_points(cls, net: Layer, x: ArrayLike, y: ArrayLike) -> "TrainingProblem":
+        """A problem with its training points as test points, whose kernels are computed once."""
+        x, every = jnp.asarray(x), kernels(net, x)
+        return cls(net, x, jnp.asarray(y), x, ProblemKernels(every, every, every))
+
+    def computed(self) -> "TrainingProblem":
+        """This problem with its kernels."""
+        if self.kernels is not None:
+            return self
+        return self._with(kernels(self.net, self.x_train), self.x_test)
+
+    def at(self, x_test: Float[Array, "test d"]) -> "TrainingProblem":
+        """The same training with other test points; the training kernels are kept."""
+        return self._with(self.train, x_test)
+
+    def _with(self, train: Kernels, x_test: Float[Array, "test d"]) -> "TrainingProblem":
+        every = ProblemKernels(train, kernels(self.net, x_test, self.x_train), kernels(self.net, x_test))
+        # What follows is LAPACK; its threads and those of a kernel still under way would fight for the cores.
+        return dataclasses.replace(self, x_test=x_test, kernels=jax.block_until_ready(every))
+
+    @property
+    def train(self) -> Kernels:
+        """Kernels of the training points, (train, train)."""
+        return self._kernels.train
+
+    @property
+    def test_train(self) -> Kernels:
+        """Kernels between test and training points, (test, train)."""
+        return self._kernels.test_train
+
+    @property
+    def test(self) -> Kernels:
+        """Kernels of the test points, (test, test)."""
+        return self._kernels.test
+
+    @property
+    def _kernels(self) -> ProblemKernels:
+        every = self.computed().kernels
+        assert every is not None
+        return every
+
+    def refuse_duplicates(self, which: str, kernel: Float[Array, "train train"]) -> None:
+        """Say which training points are equal; rounding may hide it from the kernel."""
+        pair = first_duplicate(self.x_train)
+        if pair is not None:
+            raise SingularKernelError(
+                f"{which} is singular: training points {pair[0]} and {pair[1]} are equal. "
+                f"Remove one, or pass ridge (or noise) > 0, say {suggested_ridge(kernel):.1g}."
+            )
