@@ -86,7 +86,7 @@ def _bracket_pairs(
 
 
 def _brackets(function: Callable[[Array], Array], z: Float[np.ndarray, "*s"]) -> Float[np.ndarray, "6 *s"]:
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         return np.stack([np.asarray(d) for d in derivatives(function, jnp.asarray(z))])
 
 

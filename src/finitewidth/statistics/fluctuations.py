@@ -78,7 +78,7 @@ def check_expandable(net: MLP) -> None:
 def check_continuous(activation: Activation) -> None:
     """Refuse an activation that jumps, whose slope has no mean square."""
     edge = jnp.array([-1e-9, 1e-9])
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         left, right = (float(v) for v in activation.function(edge))
     if abs(right - left) > 1e-6:
         raise ValueError(

@@ -137,7 +137,7 @@ def resolved_law(
     net, inputs = jax.tree.map(_value, (net, inputs))
     if any(isinstance(a, Tracer) for a in jax.tree.leaves((net, inputs))):
         return law
-    with jax.ensure_compile_time_eval():
+    with jax.core.eval_context():
         trajectories = _diagonals(layer_stack(net, jnp.float64), law, _representatives(inputs))
         return law.resolve(trajectories.nngp[:-1], tolerance)
 
