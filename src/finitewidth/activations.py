@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array
 
 from finitewidth.expectations.closed_forms import (
@@ -117,7 +118,7 @@ def _rebuilt(
 
 def _check_on_nodes(name: str, function: Callable[[Array], Array]) -> None:
     """Refuse a function that is not elementwise or not finite where the quadrature looks."""
-    with jax.core.eval_context():
+    with eval_context():
         nodes = jnp.asarray(gaussian_rule().nodes)
         try:
             value, slope = evaluate(function, nodes)

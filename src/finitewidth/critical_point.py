@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array, Float
 from scipy.optimize import root_scalar
 
@@ -62,7 +63,7 @@ def layer_response(activation: Activation, K: Float[Array, "*n"]) -> LayerRespon
 @functools.lru_cache(maxsize=256)
 def critical_point(activation: Activation) -> CriticalPoint:
     """Find the critical (C_b, C_W), the fixed point K* and the universality class."""
-    with jax.core.eval_context():
+    with eval_context():
         return _find(activation)
 
 

@@ -3,8 +3,8 @@
 import warnings
 from collections.abc import Callable
 
-import jax
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array, Float
 
 from finitewidth.expectations.kinks import Shape, evaluate, ramp_tails_at_one
@@ -48,7 +48,7 @@ def _missing_share(
     up with equal and with opposite signs.
     """
     rule, k = gaussian_rule(size), np.arange(size)
-    with jax.core.eval_context():
+    with eval_context():
         value, slope = map(np.asarray, evaluate(function, np.sqrt(q)[:, None] * rule.nodes))
     squares = (value @ hermite_projector(size)) ** 2
     scale = np.stack([value**2 @ rule.weights, slope**2 @ rule.weights])

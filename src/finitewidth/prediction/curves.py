@@ -17,7 +17,6 @@ from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.data import Start, as_targets, starting_outputs
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike
-from finitewidth.statistics.kernels import Kernels
 
 
 class LossCurves(NamedTuple):
@@ -99,20 +98,17 @@ class _Modes(NamedTuple):
     def of(cls, problem: TrainingProblem, spectrum: Spectrum, initial: Start | None) -> "_Modes":
         V, y = np.asarray(spectrum.eigenvectors), np.asarray(problem.y)
         out = y.shape[1]
-        train, test_train, test = (
-            Kernels(*map(np.asarray, part)) for part in (problem.train, problem.test_train, problem.test)
-        )
-        reach = test_train.ntk @ V
+        reach = np.asarray(problem.test_train.ntk) @ V
         if initial is not None:
             at_train, start = starting_outputs(initial, problem.x_train, problem.x_test, out)
             labels = V.T @ (y - np.asarray(at_train))
             power, zero = np.sum(labels**2, axis=1), np.zeros_like(labels[:, 0])
             return cls(labels, power, reach, np.asarray(start), 0.0, zero, zero[:, None] * zero)
         labels = V.T @ y
-        K = V.T @ train.nngp @ V
+        K = V.T @ np.asarray(problem.train.nngp) @ V
         power = np.sum(labels**2, axis=1) + out * np.diag(K)
-        prior = out * float(np.trace(test.nngp))
-        linear = out * np.sum(reach * (test_train.nngp @ V), axis=0)
+        prior = out * float(np.trace(np.asarray(problem.test.nngp)))
+        linear = out * np.sum(reach * (np.asarray(problem.test_train.nngp) @ V), axis=0)
         start = np.zeros((len(reach), out), reach.dtype)
         return cls(labels, power, reach, start, prior, linear, out * K * (reach.T @ reach))
 

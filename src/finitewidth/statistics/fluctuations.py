@@ -22,9 +22,9 @@ into its own: a share made by its own finite width, and what the layer below pas
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Float
 
 from finitewidth.activations import Activation
@@ -78,7 +78,7 @@ def check_expandable(net: MLP) -> None:
 def check_continuous(activation: Activation) -> None:
     """Refuse an activation that jumps, whose slope has no mean square."""
     edge = jnp.array([-1e-9, 1e-9])
-    with jax.core.eval_context():
+    with eval_context():
         left, right = (float(v) for v in activation.function(edge))
     if abs(right - left) > 1e-6:
         raise ValueError(

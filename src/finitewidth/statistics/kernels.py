@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
+from jax.core import Tracer, eval_context
 from jax.typing import DTypeLike
 from jaxtyping import Array, Complex, Float, PyTree
 
@@ -137,7 +137,7 @@ def resolved_law(
     net, inputs = jax.tree.map(_value, (net, inputs))
     if any(isinstance(a, Tracer) for a in jax.tree.leaves((net, inputs))):
         return law
-    with jax.core.eval_context():
+    with eval_context():
         trajectories = _diagonals(layer_stack(net, jnp.float64), law, _representatives(inputs))
         return law.resolve(trajectories.nngp[:-1], tolerance)
 

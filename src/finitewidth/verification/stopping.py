@@ -70,7 +70,7 @@ def stop(
     descent = descent.resolved(largest)
     if not descent.converged:
         return Stop(descent, 0.0)
-    V = spectrum.eigenvectors
+    V = np.asarray(spectrum.eigenvectors)
     y, reach = np.asarray(problem.y), np.asarray(problem.test_train.ntk) @ V
     rounding = float(np.finfo(V.dtype).eps) * largest
     approach = _Approach(np.maximum(spectrum.eigenvalues + ridge, rounding), reach, V.T @ y)
