@@ -9,9 +9,6 @@ from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import root_mean_square
 
 _RIDGES = np.logspace(-3, 5, 17)
-# Threads wait for each other at every node of a tree: on small tables, and on a busy machine, that is all
-# they do.
-_ROWS_FOR_THREADS = 10_000
 
 
 class Baseline(NamedTuple):
@@ -36,7 +33,6 @@ def baselines(data: Prepared) -> tuple[Baseline, ...]:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression, RidgeCV
-    from threadpoolctl import threadpool_limits
 
     if data.labels is not None and data.labels_test is not None:
         y, held = data.labels, data.labels_test
@@ -51,9 +47,8 @@ def baselines(data: Prepared) -> tuple[Baseline, ...]:
             "boosted trees": HistGradientBoostingRegressor(random_state=0),
         }
     found = []
-    threads = None if len(y) >= _ROWS_FOR_THREADS else 1
     for name, model in models.items():
-        with warnings.catch_warnings(), threadpool_limits(threads):
+        with warnings.catch_warnings():
             # A penalty at the end of its range or a loss that still falls by a hair is good enough here.
             warnings.simplefilter("ignore", ConvergenceWarning)
             predicted = np.asarray(model.fit(data.x_train, y).predict(data.x_test))
