@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array
 
 from finitewidth.expectations.closed_forms import (
@@ -23,7 +24,7 @@ from finitewidth.expectations.closed_forms import (
     Step,
 )
 from finitewidth.expectations.hermite import DEFAULT_TERMS, hermite_series
-from finitewidth.expectations.kinks import value_and_slope
+from finitewidth.expectations.kinks import evaluate
 from finitewidth.expectations.laws import PairLaw
 from finitewidth.expectations.quadrature import gaussian_rule
 
@@ -117,10 +118,10 @@ def _rebuilt(
 
 def _check_on_nodes(name: str, function: Callable[[Array], Array]) -> None:
     """Refuse a function that is not elementwise or not finite where the quadrature looks."""
-    with jax.ensure_compile_time_eval():
+    with eval_context():
         nodes = jnp.asarray(gaussian_rule().nodes)
         try:
-            value, slope = value_and_slope(function, nodes)
+            value, slope = evaluate(function, nodes)
         except Exception as error:
             raise ValueError(
                 f"activation {name!r} must be a function of one array, written with jax.numpy; called with "

@@ -16,15 +16,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array, Float
 from scipy.optimize import root_scalar
 
 from finitewidth.activations import Activation
-from finitewidth.expectations.kinks import value_and_slope
+from finitewidth.expectations.kinks import evaluate
 
 UniversalityClass = Literal["scale-invariant", "K*=0", "half-stable", "none"]
 
 _GRID = np.geomspace(1e-6, 1e3, 181)
+_SMALL = 40  # where the grid is at 1e-4
 _SAME = 1e-9
 
 
@@ -61,7 +63,7 @@ def layer_response(activation: Activation, K: Float[Array, "*n"]) -> LayerRespon
 @functools.lru_cache(maxsize=256)
 def critical_point(activation: Activation) -> CriticalPoint:
     """Find the critical (C_b, C_W), the fixed point K* and the universality class."""
-    with jax.ensure_compile_time_eval():
+    with eval_context():
         return _find(activation)
 
 
@@ -82,7 +84,7 @@ def _find(activation: Activation) -> CriticalPoint:
     if np.ptp(h) <= _SAME * h[0] and np.ptp(g / _GRID) <= _SAME * h[0]:
         return CriticalPoint("scale-invariant", 0.0, float(1 / h[0]), float("nan"), "any K* is fixed")
     imbalance = g_prime / h - 1
-    candidates = [*_at_zero(activation, imbalance[0]), *_at_finite_variance(activation, imbalance)]
+    candidates = [*_at_zero(activation, imbalance[0], g[_SMALL]), *_at_finite_variance(activation, imbalance)]
     for candidate in candidates:
         if candidate.C_b >= 0:
             return candidate
@@ -93,17 +95,18 @@ def _find(activation: Activation) -> CriticalPoint:
     return _none(f"chi_parallel {side} chi_perp at every variance")
 
 
-def _at_zero(activation: Activation, imbalance: float) -> Iterator[CriticalPoint]:
-    """K* = 0, where both susceptibilities agree and the variance shrinks towards it from above."""
-    tiny = jnp.array([1e-30, -1e-30])
-    slope = np.asarray(value_and_slope(activation.function, tiny)[1])
-    h_zero = float(np.mean(slope**2))
+def _at_zero(activation: Activation, imbalance: float, g: float) -> Iterator[CriticalPoint]:
+    """K* = 0, where both susceptibilities agree and the variance shrinks towards it from above.
+
+    `g` is the response to a small variance.
+    """
+    value, slope = (np.asarray(a) for a in evaluate(activation.function, jnp.array([1e-30, -1e-30, 0.0])))
+    h_zero = float(np.mean(slope[:2] ** 2))
     if h_zero == 0 or abs(imbalance) > 0.1:
         return
     C_W = 1 / h_zero
-    C_b = -C_W * float(activation(jnp.zeros(()))) ** 2
-    K = 1e-4
-    if C_b + C_W * float(layer_response(activation, jnp.asarray(K)).g) < K:
+    C_b = -C_W * float(value[2]) ** 2
+    if C_b + C_W * g < _GRID[_SMALL]:
         yield CriticalPoint("K*=0", C_b + 0.0, C_W, 0.0, "the variance decays as a power of depth")
 
 

@@ -11,6 +11,7 @@ $\Theta_{AA}+r$ in the smoother, at any time.
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -24,16 +25,19 @@ from finitewidth.linalg.eigenvalues import largest_eigenvalue
 class Spectrum(eqx.Module):
     """Eigenvalues, in rising order, and eigenvectors of a training kernel."""
 
-    eigenvalues: Float[Array, " train"]
-    eigenvectors: Float[Array, "train train"]
+    eigenvalues: Float[AnyArray, " train"]
+    eigenvectors: Float[AnyArray, "train train"]
 
     @classmethod
     def of(cls, kernel: Float[Array, "train train"]) -> "Spectrum":
         """Diagonalise a kernel; rounding below zero is cut off."""
-        eigenvalues, eigenvectors = jnp.linalg.eigh(kernel)
-        return cls(jnp.maximum(eigenvalues, 0), eigenvectors)
+        return cls(*_eigh(kernel))
 
-    def residual(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[Array, " train"]:
+    def on_host(self) -> "Spectrum":
+        """The same in NumPy, for work with many small steps."""
+        return jax.tree.map(np.asarray, self)
+
+    def residual(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[AnyArray, " train"]:
         """Fraction of each mode's residual that is left on the training set."""
         left = algorithm.residual(self.eigenvalues + ridge)
         if ridge == 0:
@@ -42,16 +46,22 @@ class Spectrum(eqx.Module):
 
     def residual_map(
         self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0
-    ) -> Float[Array, "train train"]:
+    ) -> Float[AnyArray, "train train"]:
         """U(t): what is left of the residual on the training set."""
         return (self.eigenvectors * self.residual(algorithm, ridge)) @ self.eigenvectors.T
+
+
+@jax.jit
+def _eigh(kernel: Float[Array, "train train"]) -> tuple[Array, Array]:
+    eigenvalues, eigenvectors = jnp.linalg.eigh(kernel)
+    return jnp.maximum(eigenvalues, 0), eigenvectors
 
 
 class SpectralFilter(NamedTuple):
     """A partly trained model: the gain of each eigenmode."""
 
-    eigenvectors: Float[Array, "train train"]
-    gain: Float[Array, " train"]
+    eigenvectors: Float[AnyArray, "train train"]
+    gain: Float[AnyArray, " train"]
 
     def solve(self, right: Float[AnyArray, "train k"]) -> Float[Array, "train k"]:
         r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""

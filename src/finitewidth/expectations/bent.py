@@ -14,9 +14,9 @@ import itertools
 import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array, Bool, Float
 
 from finitewidth.expectations.axis_rules import SIGNATURES, Signature
@@ -86,7 +86,7 @@ def _bracket_pairs(
 
 
 def _brackets(function: Callable[[Array], Array], z: Float[np.ndarray, "*s"]) -> Float[np.ndarray, "6 *s"]:
-    with jax.ensure_compile_time_eval():
+    with eval_context():
         return np.stack([np.asarray(d) for d in derivatives(function, jnp.asarray(z))])
 
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import eval_context
 from jaxtyping import Array, Float, Int
 
 from finitewidth.expectations.axis_rules import (
@@ -75,7 +76,7 @@ def _grid(function: Callable[[Array], Array], root: Float[np.ndarray, "m m"], to
 @functools.lru_cache(maxsize=512)
 def _has_parity(function: Callable[[Array], Array]) -> bool:
     """Whether the function is odd or even: then all `SIGNATURES` are the same at z and at -z."""
-    with jax.ensure_compile_time_eval():
+    with eval_context():
         z = jnp.linspace(0.0, 8.0, 161)
         plus, minus = np.asarray(function(z)), np.asarray(function(-z))
     scale = np.abs(plus).max()

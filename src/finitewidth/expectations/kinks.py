@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array, Float
 
 from finitewidth.expectations.angles import angle
@@ -23,6 +24,7 @@ _JUMP_THRESHOLD = 1e-6
 _PARITY_TOLERANCE = 1e-13
 HIGHEST_JUMP = 5
 _DIGITS_TO_LOSE = 5
+_GRID = np.linspace(0.05, 8.0, 160)
 
 
 class Shape(NamedTuple):
@@ -60,34 +62,46 @@ def value_and_slope(function: Callable[[Array], Array], z: Float[Array, "*s"]):
     return jax.jvp(function, (z,), (jnp.ones_like(z),))
 
 
+# One program where the same operations one by one would be a dozen.
+evaluate = jax.jit(value_and_slope, static_argnums=0)
+
+
 @functools.lru_cache(maxsize=512)
 def shape_at_zero(function: Callable[[Array], Array]) -> Shape:
     """Parity and jumps of an elementwise function, found by evaluating it."""
-    with jax.ensure_compile_time_eval():
-        return Shape(*_parity(function), _jumps(function))
+    with eval_context():
+        plus, minus, steps = (np.asarray(a) for a in _around_zero(function))
+    return Shape(*_parity(plus, minus), _jumps(steps))
 
 
-def _parity(function: Callable[[Array], Array]) -> tuple[int, int]:
-    grid = jnp.linspace(0.05, 8.0, 160)
-    plus, minus = np.asarray(function(grid)), np.asarray(function(-grid))
+@functools.partial(jax.jit, static_argnums=0)
+def _around_zero(function: Callable[[Array], Array]):
+    """Values on the grid, on its mirror image, and by how much each derivative steps up across zero."""
+    right = jnp.array([_OFFSET, 4 * _OFFSET])
+    steps, derivative = [], function
+    for _ in range(HIGHEST_JUMP + 1):
+        steps.append(derivative(right) - derivative(-right))
+        derivative = functools.partial(_slope, derivative)
+    grid = jnp.asarray(_GRID)
+    return function(grid), function(-grid), jnp.stack(steps)
+
+
+def _parity(plus: Float[np.ndarray, " grid"], minus: Float[np.ndarray, " grid"]) -> tuple[int, int]:
     odd, even = (plus - minus) / 2, (plus + minus) / 2
     scale = max(np.abs(plus).max(), np.abs(minus).max())
     if np.ptp(even) <= _PARITY_TOLERANCE * scale:
         return 3, 2
-    if np.ptp(odd / np.asarray(grid)) <= _PARITY_TOLERANCE * scale / 0.05:
+    if np.ptp(odd / _GRID) <= _PARITY_TOLERANCE * scale / 0.05:
         return 2, 2
     return 2, 1
 
 
-def _jumps(function: Callable[[Array], Array]) -> tuple[float, ...]:
+def _jumps(steps: Float[np.ndarray, "orders 2"]) -> tuple[float, ...]:
     # A jump is the same at both distances; a root such as |z|^1.5 has a difference that is not.
-    right, left = jnp.array([_OFFSET, 4 * _OFFSET]), jnp.array([-_OFFSET, -4 * _OFFSET])
-    jumps, derivative = [], function
-    for _ in range(HIGHEST_JUMP + 1):
-        near, far = (float(v) for v in derivative(right) - derivative(left))
+    jumps = []
+    for near, far in steps.tolist():
         same = math.isfinite(near) and abs(near - far) <= _JUMP_THRESHOLD * abs(near)
         jumps.append(near if same and abs(near) > _JUMP_THRESHOLD else 0.0)
-        derivative = functools.partial(_slope, derivative)
     if jumps[0]:
         raise ValueError(
             f"the activation jumps by {jumps[0]:.3g} at zero; the Hermite series needs a continuous "

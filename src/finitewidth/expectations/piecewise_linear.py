@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array, Float, Int
 
 from finitewidth.expectations.four_point import FourPoint, patterns_of, spread_out
@@ -41,7 +41,7 @@ class Slopes(NamedTuple):
 
 def slopes_of(function: Callable[[Array], Array]) -> Slopes | None:
     """Both slopes of a function that is linear on either side of zero; None for any other."""
-    with jax.ensure_compile_time_eval():
+    with eval_context():
         z = jnp.linspace(0.1, 8.0, 80)
         right, left = np.asarray(function(z) / z), np.asarray(function(-z) / -z)
     scale = max(np.abs(right).max(), np.abs(left).max())

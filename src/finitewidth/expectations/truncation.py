@@ -3,16 +3,15 @@
 import warnings
 from collections.abc import Callable
 
-import jax
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Array, Float
 
-from finitewidth.expectations.kinks import Shape, ramp_tails_at_one, value_and_slope
+from finitewidth.expectations.kinks import Shape, evaluate, ramp_tails_at_one
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
 
 _LADDER = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 _SEARCH_SIZES = (256, 1024, 4096)
-_value_and_slope = jax.jit(value_and_slope, static_argnums=0)
 
 
 def terms_needed(
@@ -49,8 +48,8 @@ def _missing_share(
     up with equal and with opposite signs.
     """
     rule, k = gaussian_rule(size), np.arange(size)
-    with jax.ensure_compile_time_eval():
-        value, slope = map(np.asarray, _value_and_slope(function, np.sqrt(q)[:, None] * rule.nodes))
+    with eval_context():
+        value, slope = map(np.asarray, evaluate(function, np.sqrt(q)[:, None] * rule.nodes))
     squares = (value @ hermite_projector(size)) ** 2
     scale = np.stack([value**2 @ rule.weights, slope**2 @ rule.weights])
     # A constant has no slope, and nothing of it is left out.

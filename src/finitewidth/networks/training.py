@@ -24,6 +24,9 @@ _RUNAWAY = 1e6
 _MOST_POINTS_FOR_LIMIT = 500
 
 
+Order = Int[Array, " points"] | None
+
+
 class DivergenceError(ValueError):
     """Training ran away."""
 
@@ -196,30 +199,44 @@ def trajectory(
 ) -> tuple[State, Float[Array, " steps"], dict[str, PyTree]]:
     """`records` times `every` steps: state, loss before each step, observables after each `every` of them."""
 
-    def step(state: State, _) -> tuple[State, Array]:
-        x, y, scale = _batch(task, key, state.t)
+    def step(carry: tuple[State, Order], _) -> tuple[tuple[State, Order], Array]:
+        state, order = carry
+        order = _order(task, key, state.t, order)
+        x, y, scale = _batch(task, order, state.t)
 
         def batch_loss(params: PyTree) -> Array:
             return scale * task.loss.value(task.model(params, x), y)
 
         value, gradient = jax.value_and_grad(batch_loss)(state.params)
         params, memory = task.optimizer.step(gradient, state.memory, state.params, state.t)
-        return State(params, memory, state.t + 1), value
+        return (State(params, memory, state.t + 1), order), value
 
-    def stretch(state: State, _) -> tuple[State, tuple[Array, dict[str, PyTree]]]:
-        state, losses = lax.scan(step, state, None, length=every)
-        return state, (losses, {name: observe(state.params) for name, observe in observables.items()})
+    def stretch(carry: tuple[State, Order], _):
+        carry, losses = lax.scan(step, carry, None, length=every)
+        return carry, (losses, {name: observe(carry[0].params) for name, observe in observables.items()})
 
-    state, (losses, seen) = lax.scan(stretch, state, None, length=records)
+    start = state, _order(task, key, state.t)
+    (state, _), (losses, seen) = lax.scan(stretch, start, None, length=records)
     return state, losses.reshape(-1), seen
 
 
-def _batch(task: Task, key: PRNGKeyArray, t: Int[Array, ""]) -> tuple[Array, Array, float]:
-    """The points of step t and the factor that makes their sum an estimate of the whole sum."""
+def _order(task: Task, key: PRNGKeyArray, t: Int[Array, ""], current: Order = None) -> Order:
+    """The order of the points in the pass that step t belongs to, drawn again where a pass begins."""
     if task.batch_size is None:
+        return None
+    per_pass = len(task.x) // task.batch_size
+
+    def drawn() -> Array:
+        return jax.random.permutation(jax.random.fold_in(key, t // per_pass), len(task.x))
+
+    return drawn() if current is None else lax.cond(t % per_pass == 0, drawn, lambda: current)
+
+
+def _batch(task: Task, order: Order, t: Int[Array, ""]) -> tuple[Array, Array, float]:
+    """The points of step t and the factor that makes their sum an estimate of the whole sum."""
+    if task.batch_size is None or order is None:
         return task.x, task.y, 1.0
     per_pass = len(task.x) // task.batch_size
-    order = jax.random.permutation(jax.random.fold_in(key, t // per_pass), len(task.x))
     chosen = lax.dynamic_slice_in_dim(order, (t % per_pass) * task.batch_size, task.batch_size)
     return task.x[chosen], task.y[chosen], len(task.x) / task.batch_size
 

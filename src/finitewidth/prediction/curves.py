@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers
@@ -71,17 +70,17 @@ def loss_curves(
     check_algorithm(algorithm)
     if np.ndim(as_numbers("at", at)) != 1:
         raise ValueError(f"at must be a list of numbers of steps, or of times, got {at!r}.")
-    spectrum = Spectrum.of(problem.train.ntk)
+    spectrum = Spectrum.of(problem.train.ntk).on_host()
     algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
     stops = [algorithm.stopped(_plain(t)) for t in np.asarray(at).tolist()]
     if ridge == 0 and any(stop.converged for stop in stops):
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
     modes = _Modes.of(problem, spectrum, initial)
-    train = [0.5 * jnp.sum(spectrum.residual(stop, ridge) ** 2 * modes.power) for stop in stops]
+    train = [0.5 * np.sum(spectrum.residual(stop, ridge) ** 2 * modes.power) for stop in stops]
     times, rows = np.asarray(at, dtype=float), len(problem.y)
     if y_test is None:
         return LossCurves(times, np.asarray(train) / rows, None)
-    y_test = as_targets(y_test, len(problem.x_test), problem.y.dtype, "y_test")
+    y_test = np.asarray(as_targets(y_test, len(problem.x_test), problem.y.dtype, "y_test"))
     test = [modes.test_loss(stop.gain(spectrum.eigenvalues + ridge), y_test) for stop in stops]
     return LossCurves(times, np.asarray(train) / rows, np.asarray(test) / len(y_test))
 
@@ -89,35 +88,36 @@ def loss_curves(
 class _Modes(NamedTuple):
     """Everything that the loss needs, in the basis of the training kernel's eigenvectors."""
 
-    labels: Float[Array, "train out"]
-    power: Float[Array, " train"]
-    reach: Float[Array, "test train"]
-    start: Float[Array, "test out"]
-    prior: Float[Array, ""]
-    linear: Float[Array, " train"]
-    quadratic: Float[Array, "train train"]
+    labels: Float[np.ndarray, "train out"]
+    power: Float[np.ndarray, " train"]
+    reach: Float[np.ndarray, "test train"]
+    start: Float[np.ndarray, "test out"]
+    prior: float
+    linear: Float[np.ndarray, " train"]
+    quadratic: Float[np.ndarray, "train train"]
 
     @classmethod
     def of(cls, problem: TrainingProblem, spectrum: Spectrum, initial: Start | None) -> "_Modes":
-        V, out = spectrum.eigenvectors, problem.y.shape[1]
-        reach = problem.test_train.ntk @ V
+        V, y = np.asarray(spectrum.eigenvectors), np.asarray(problem.y)
+        out = y.shape[1]
+        reach = np.asarray(problem.test_train.ntk) @ V
         if initial is not None:
             at_train, start = starting_outputs(initial, problem.x_train, problem.x_test, out)
-            labels = V.T @ (problem.y - at_train)
-            zero = jnp.zeros_like(labels[:, 0])
-            return cls(labels, jnp.sum(labels**2, axis=1), reach, start, zero[0], zero, zero[:, None] * zero)
-        labels = V.T @ problem.y
-        K = V.T @ problem.train.nngp @ V
-        power = jnp.sum(labels**2, axis=1) + out * jnp.diag(K)
-        prior = out * jnp.trace(problem.test.nngp)
-        linear = out * jnp.sum(reach * (problem.test_train.nngp @ V), axis=0)
-        start = jnp.zeros((len(reach), out), reach.dtype)
+            labels = V.T @ (y - np.asarray(at_train))
+            power, zero = np.sum(labels**2, axis=1), np.zeros_like(labels[:, 0])
+            return cls(labels, power, reach, np.asarray(start), 0.0, zero, zero[:, None] * zero)
+        labels = V.T @ y
+        K = V.T @ np.asarray(problem.train.nngp) @ V
+        power = np.sum(labels**2, axis=1) + out * np.diag(K)
+        prior = out * float(np.trace(np.asarray(problem.test.nngp)))
+        linear = out * np.sum(reach * (np.asarray(problem.test_train.nngp) @ V), axis=0)
+        start = np.zeros((len(reach), out), reach.dtype)
         return cls(labels, power, reach, start, prior, linear, out * K * (reach.T @ reach))
 
-    def test_loss(self, gain: Float[Array, " train"], y_test: Float[Array, "test out"]) -> Float[Array, ""]:
+    def test_loss(self, gain: Float[np.ndarray, " train"], y_test: Float[np.ndarray, "test out"]) -> float:
         bias = self.start + self.reach @ (gain[:, None] * self.labels) - y_test
         variance = self.prior - 2 * gain @ self.linear + gain @ self.quadratic @ gain
-        return 0.5 * (jnp.sum(bias**2) + variance)
+        return 0.5 * float(np.sum(bias**2) + variance)
 
 
 def _plain(t: float | int) -> float | int:

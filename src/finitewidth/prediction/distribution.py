@@ -143,7 +143,7 @@ class TrainedDistribution(eqx.Module):
     @property
     def std(self) -> Float[Array, " test"]:
         """Standard deviation over initialisations at each test point."""
-        return jnp.sqrt(jnp.maximum(jnp.diag(self.covariance), 0))
+        return _std(self.covariance)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n test out"]:
         """Outputs of n trained networks at the test points."""
@@ -163,3 +163,8 @@ class TrainedDistribution(eqx.Module):
             raise ValueError(f"y has {y.shape[1]} outputs and the law has {out}; they must agree.")
         bias = jnp.sum((self.mean - y) ** 2)
         return 0.5 * (bias + self.mean.shape[1] * jnp.trace(self.covariance))
+
+
+@jax.jit
+def _std(covariance: Float[Array, "test test"]) -> Float[Array, " test"]:
+    return jnp.sqrt(jnp.maximum(jnp.diag(covariance), 0))

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrik
 
 from finitewidth.report import style
 from finitewidth.study.scores import Coverage, Reliability
@@ -100,9 +100,19 @@ def calibration_figure(study: Study) -> Figure | None:
     return figure
 
 
+def _chance(rows: int | np.ndarray, share: np.ndarray) -> list[np.ndarray]:
+    """The middle 95 % of the share of `rows` that comes true, each with probability `share` (above zero)."""
+    ends = []
+    for q in (0.025, 0.975):
+        above = np.ceil(bdtrik(q, rows, share))
+        below = np.maximum(above - 1, 0)
+        ends.append(np.where(bdtr(below, rows, share) >= q, below, above) / rows)
+    return ends
+
+
 def _draw_coverage(axes: Axes, calibration: Coverage, rows: int) -> None:
     grid = np.linspace(0.01, 0.99, 99)
-    low, high = (binom.ppf(q, rows, grid) / rows for q in (0.025, 0.975))
+    low, high = _chance(rows, grid)
     axes.fill_between(grid, low, high, color=style.GREY, alpha=0.15, lw=0, label="95 % of chance")
     axes.plot(calibration.levels, calibration.observed, "o-", ms=4.6, color=_BLUE, lw=1.2, label="test rows")
     axes.set(xlabel="share that intervals should hold", ylabel="share of test values inside")
@@ -110,7 +120,7 @@ def _draw_coverage(axes: Axes, calibration: Coverage, rows: int) -> None:
 
 def _draw_reliability(axes: Axes, calibration: Reliability) -> None:
     used = calibration.confidence
-    low, high = (binom.ppf(q, calibration.rows, used) / calibration.rows for q in (0.025, 0.975))
+    low, high = _chance(calibration.rows, used)
     axes.vlines(used, low, high, color=style.GREY, alpha=0.35, lw=5, label="95 % of chance")
     axes.plot(used, calibration.accuracy, "o", ms=5, color=_BLUE, label="test rows, by tenths")
     # Groups are told apart by size, so that a single odd row is not taken for a trend.

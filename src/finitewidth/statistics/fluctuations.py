@@ -23,9 +23,9 @@ into its own: a share made by its own finite width, and what the layer below pas
 import itertools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import eval_context
 from jaxtyping import Float
 
 from finitewidth.activations import Activation
@@ -63,7 +63,7 @@ def expandable(net: Layer) -> MLP:
 def check_continuous(activation: Activation) -> None:
     """Refuse an activation that jumps, whose slope has no mean square."""
     edge = jnp.array([-1e-9, 1e-9])
-    with jax.ensure_compile_time_eval():
+    with eval_context():
         left, right = (float(v) for v in activation.function(edge))
     if abs(right - left) > 1e-6:
         raise ValueError(

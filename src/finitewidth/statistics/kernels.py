@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer
+from jax.core import Tracer, eval_context
 from jaxtyping import Array, Complex, Float, PyTree
 
 from finitewidth.architecture import MLP, Layer
@@ -130,7 +130,7 @@ def resolved_laws(
     net, inputs = jax.tree.map(_value, (net, inputs))
     if any(isinstance(a, Tracer) for a in jax.tree.leaves((net, inputs))):
         return laws
-    with jax.ensure_compile_time_eval():
+    with eval_context():
         met = _variances(net, laws, _representatives(inputs))
         resolved = [
             law.resolve(jnp.concatenate([v.ravel() for v in met[i]]), tolerance) if met[i] else law

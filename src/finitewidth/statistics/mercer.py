@@ -8,6 +8,7 @@ the squared norm $\|f\|_H^2 = \sum_j c_j^2/\lambda_j$.
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
@@ -39,6 +40,7 @@ class Mercer(eqx.Module):
         products = self.coefficients(f) * self.coefficients(g)
         return jnp.sum(products / self.eigenvalues[:, None], axis=0)
 
+    @eqx.filter_jit
     def cumulative_power(self, values: Float[AnyArray, "points out"]) -> Float[Array, " modes"]:
         """Share of a function that its first modes explain: the alignment of kernel and task."""
         power = jnp.sum(self.coefficients(values) ** 2, axis=1)
@@ -70,12 +72,14 @@ def mercer(kernel: Float[AnyArray, "points points"], modes: int | None = None) -
     points = len(matrix)
     if matrix.shape != (points, points):
         raise ValueError(f"kernel must be square, got shape {matrix.shape}.")
-    eigenvalues, eigenvectors = jnp.linalg.eigh(matrix)
-    kept = int(jnp.sum(eigenvalues > points * jnp.finfo(matrix.dtype).eps * eigenvalues[-1]))
-    if eigenvalues[0] < -points * float(jnp.finfo(matrix.dtype).eps) * 10 * float(eigenvalues[-1]):
+    eigenvalues, eigenvectors = (np.asarray(a) for a in jnp.linalg.eigh(matrix))
+    rounding = points * float(np.finfo(matrix.dtype).eps) * float(eigenvalues[-1])
+    kept = int(np.sum(eigenvalues > rounding))
+    if eigenvalues[0] < -10 * rounding:
         raise ValueError(
             f"kernel is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g}."
         )
     count = kept if modes is None else min(modes, kept)
     falling = slice(None, points - count - 1 if count < points else None, -1)
-    return Mercer(eigenvalues[falling] / points, eigenvectors[:, falling] * jnp.sqrt(points))
+    functions = eigenvectors[:, falling] * np.sqrt(points).astype(matrix.dtype)
+    return Mercer(jnp.asarray(eigenvalues[falling] / points), jnp.asarray(functions))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
@@ -32,6 +33,8 @@ from finitewidth.verification.verify import verify
 
 _CURVE_POINTS = 80
 _END = 10**6
+# Below, threads of BLAS and of boosted trees wait for each other longer than they work.
+_ROWS_FOR_THREADS = 1_000
 
 
 class Choices(NamedTuple):
@@ -145,6 +148,11 @@ def run_study(
     announce
         Called with a few words at the start of each stage.
     """
+    with threadpool_limits(None if len(data.x_train) >= _ROWS_FOR_THREADS else 1):
+        return _run(data, choices, announce)
+
+
+def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> Study:
     out = data.y_train.shape[1]
     net = MLP(choices.hidden, choices.activation, choices.C_b, choices.C_W, n_out=out)
     announce("kernels")

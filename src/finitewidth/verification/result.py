@@ -8,7 +8,7 @@ from typing import NamedTuple
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy import special
 
 from finitewidth.arrays import AnyArray
 from finitewidth.prediction.curves import LossCurves
@@ -100,7 +100,7 @@ class Verification(eqx.Module):
     def z_mean(self) -> Float[np.ndarray, "test out"]:
         """Measured minus predicted mean, in standard errors; Student's t as an equally likely deviate."""
         t = (self.mean - self.predicted_mean) / self.sem
-        return np.sign(t) * _deviate(stats.t.sf(np.abs(t), self.networks - 1))
+        return np.sign(t) * _deviate(special.stdtr(self.networks - 1, -np.abs(t)))
 
     @property
     def z_std(self) -> Float[np.ndarray, "test out"]:
@@ -108,7 +108,7 @@ class Verification(eqx.Module):
         free = self.networks - 1
         smallest = np.finfo(float).tiny
         ratio = free * self.std**2 / np.maximum(self.predicted_std[:, None] ** 2, smallest)
-        below, above = stats.chi2.cdf(ratio, free), stats.chi2.sf(ratio, free)
+        below, above = special.chdtr(free, ratio), special.chdtrc(free, ratio)
         return np.where(below < above, -_deviate(below), _deviate(above))
 
     @property
@@ -159,7 +159,7 @@ class Verification(eqx.Module):
     @property
     def z_limit(self) -> float:
         """Standard errors that the worst of all comparisons exceeds by chance once in a thousand times."""
-        return float(stats.norm.isf(FALSE_ALARM / (4 * self.predicted_mean.size)))
+        return -float(special.ndtri(FALSE_ALARM / (4 * self.predicted_mean.size)))
 
     @property
     def agrees(self) -> bool:
@@ -193,7 +193,7 @@ class Verification(eqx.Module):
 
 def _deviate(probability: np.ndarray) -> np.ndarray:
     """The standard normal deviate that is exceeded with a given probability of at most one half."""
-    return stats.norm.isf(np.maximum(probability, np.finfo(float).tiny))
+    return -special.ndtri(np.maximum(probability, np.finfo(float).tiny))
 
 
 def _relative(part: np.ndarray, whole: np.ndarray) -> float:

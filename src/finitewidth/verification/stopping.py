@@ -8,9 +8,8 @@ small part of the standard error of the comparison, nothing would be seen of it.
 import math
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
@@ -36,9 +35,9 @@ class Stop(NamedTuple):
 class _Approach(NamedTuple):
     """The mean prediction as a function of the step number, in the basis of the kernel's eigenvectors."""
 
-    eigenvalues: Float[Array, " train"]
-    reach: Float[Array, "test train"]
-    labels: Float[Array, "train out"]
+    eigenvalues: Float[np.ndarray, " train"]
+    reach: Float[np.ndarray, "test train"]
+    labels: Float[np.ndarray, "train out"]
 
     def remaining(self, algorithm: GradientDescent, steps: int) -> float:
         gains = [algorithm.stopped(at).gain(self.eigenvalues) for at in (math.inf, steps)]
@@ -54,21 +53,20 @@ def stop(
     most_steps: int,
 ) -> Stop:
     """The descent to do instead of `algorithm`, with at most `most_steps` steps where the end is infinite."""
-    spectrum = Spectrum.of(problem.train.ntk)
+    spectrum = Spectrum.of(problem.train.ntk).on_host()
     largest = float(spectrum.eigenvalues[-1]) + ridge
     descent = algorithm.descent(largest)
     if not descent.converged:
         return Stop(descent, 0.0)
-    V = spectrum.eigenvectors
-    rounding = float(jnp.finfo(V.dtype).eps) * largest
-    approach = _Approach(
-        jnp.maximum(spectrum.eigenvalues + ridge, rounding), problem.test_train.ntk @ V, V.T @ problem.y
-    )
-    error = _rms(law.std) / math.sqrt(networks)
-    tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(problem.y))
+    V = np.asarray(spectrum.eigenvectors)
+    y, reach = np.asarray(problem.y), np.asarray(problem.test_train.ntk) @ V
+    rounding = float(np.finfo(V.dtype).eps) * largest
+    approach = _Approach(np.maximum(spectrum.eigenvalues + ridge, rounding), reach, V.T @ y)
+    error = _rms(np.asarray(law.std)) / math.sqrt(networks)
+    tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(y))
     steps = first_step(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
     return Stop(descent.stopped(steps), approach.remaining(descent, steps) / max(error, tolerance))
 
 
-def _rms(values: Array | np.ndarray) -> float:
-    return float(jnp.sqrt(jnp.mean(jnp.asarray(values) ** 2)))
+def _rms(values: Float[np.ndarray, "..."]) -> float:
+    return float(np.sqrt(np.mean(values**2)))

@@ -3,7 +3,6 @@
 from typing import Literal
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from finitewidth.checks import is_number, plain
 from finitewidth.dynamics.algorithms.gradient_descent import GradientDescent
@@ -46,7 +45,7 @@ class DirectOptimization(SpectralAlgorithm):
         return True
 
     def residual(self, eigenvalues):
-        return jnp.where(eigenvalues > 0, 0.0, 1.0)
+        return eigenvalues.__array_namespace__().where(eigenvalues > 0, 0.0, 1.0)
 
     def gain(self, eigenvalues):
         return 1 / eigenvalues

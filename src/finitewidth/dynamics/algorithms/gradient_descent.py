@@ -60,7 +60,7 @@ class GradientDescent(SpectralAlgorithm):
 
     def residual(self, eigenvalues):
         if self.converged:
-            return jnp.where(1 - self._step() * eigenvalues < 1, 0.0, 1.0)
+            return eigenvalues.__array_namespace__().where(1 - self._step() * eigenvalues < 1, 0.0, 1.0)
         return descent_residual(eigenvalues, self._step(), self.steps)
 
     def gain(self, eigenvalues):

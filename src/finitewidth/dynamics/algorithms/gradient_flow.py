@@ -3,7 +3,6 @@ r"""Gradient flow: after a time t a mode has kept $e^{-\lambda t}$ of its residu
 import math
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from finitewidth.checks import is_number, plain
 from finitewidth.dynamics.algorithms.gradient_descent import GradientDescent, descent_projectors
@@ -31,16 +30,18 @@ class GradientFlow(SpectralAlgorithm):
         return GradientFlow(at)
 
     def residual(self, eigenvalues):
+        numpy = eigenvalues.__array_namespace__()
         if self.converged:
-            return jnp.where(eigenvalues > 0, 0.0, 1.0)
-        return jnp.exp(-self.time * eigenvalues)
+            return numpy.where(eigenvalues > 0, 0.0, 1.0)
+        return numpy.exp(-self.time * eigenvalues)
 
     def gain(self, eigenvalues):
         if self.converged:
             return 1 / eigenvalues
+        numpy = eigenvalues.__array_namespace__()
         x = self.time * eigenvalues
-        safe = jnp.where(x > 0, x, 1)
-        return self.time * jnp.where(x > 0, -jnp.expm1(-x) / safe, 1)
+        safe = numpy.where(x > 0, x, 1)
+        return self.time * numpy.where(x > 0, -numpy.expm1(-x) / safe, 1)
 
     def clock(self) -> Flow:
         return Flow(float(self.time))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.clocks import Clock
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ class SpectralAlgorithm(eqx.Module):
     """
 
     @abstractmethod
-    def gain(self, eigenvalues: Float[Array, " n"]) -> Float[Array, " n"]:
-        """(1 - residual) / eigenvalue, with its limit at zero eigenvalues."""
+    def gain(self, eigenvalues: Float[AnyArray, " n"]) -> Float[AnyArray, " n"]:
+        """(1 - residual) / eigenvalue, with its limit at zero eigenvalues; NumPy arrays stay NumPy arrays."""
 
-    def residual(self, eigenvalues: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Fraction of the residual that is left in each mode."""
+    def residual(self, eigenvalues: Float[AnyArray, " n"]) -> Float[AnyArray, " n"]:
+        """Fraction of the residual that is left in each mode; NumPy arrays stay NumPy arrays."""
         return 1 - eigenvalues * self.gain(eigenvalues)
 
     @property
