@@ -103,9 +103,11 @@ def test_one_version_everywhere():
 CORE = """
 import sys
 
+BLOCKED = {"fastexcel", "matplotlib", "narwhals", "polars", "rich", "sklearn", "typer"}
+
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"fastexcel", "matplotlib", "narwhals", "polars", "rich", "sklearn", "typer"}:
+        if name.partition(".")[0] in BLOCKED:
             raise ModuleNotFoundError(f"{name} is not needed here", name=name)
 
 sys.meta_path.insert(0, Blocked())
