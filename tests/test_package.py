@@ -98,3 +98,38 @@ def test_one_version_everywhere():
     assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1].rstrip(",") == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
     assert citation["authors"] == PROJECT["authors"]
+
+
+CORE = """
+import sys
+
+BLOCKED = {"fastexcel", "matplotlib", "narwhals", "polars", "rich", "sklearn", "typer"}
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
+
+sys.meta_path.insert(0, Blocked())
+
+import jax, numpy as np
+import finitewidth as fw
+
+for name in fw.__all__:
+    getattr(fw, name)
+net, key = fw.MLP((8, 8), "tanh"), jax.random.key(0)
+x, y = np.linspace(-1.0, 1.0, 12).reshape(6, 2), np.arange(4.0)[:, None]
+law = fw.predict(net, x[:4], y, x[4:], fw.GradientDescent(steps=5))
+networks = fw.train_ensemble(
+    net, key, 3, x[:4], y, x[4:], steps=5, learning_rate=0.01, progress=True
+)
+ntk = fw.empirical_ntk(net, net.init(key, 2), x)
+print(fw.kernels(net, x).ntk.shape, law.mean.shape, ntk.shape, networks.outputs.shape)
+print(len(fw.verify(law, networks=8).outputs), fw.tune("tanh", depth=3, width=8).eta_max > 0)
+"""
+
+
+def test_the_core_needs_nothing_of_tables_figures_and_the_command_line():
+    done = subprocess.run([sys.executable, "-c", CORE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == ["(6, 6) (2, 1) (1, 1, 6, 6) (3, 2, 1)", "8 True", ""]

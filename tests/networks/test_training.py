@@ -126,17 +126,38 @@ def test_sharpness_is_the_top_of_the_hessian(net, params):
         Y,
         steps=1,
         learning_rate=0.01,
-        record={"sharpness": Sharpness(loss, start, iterations=300)},
+        record={"sharpness": Sharpness(loss, start)},
     )
     theta, unravel = jax.flatten_util.ravel_pytree(params)
     eigenvalues = np.linalg.eigvalsh(jax.jit(jax.hessian(lambda t: loss(unravel(t))))(theta))
-    assert_close(run.recorded["sharpness"][0], eigenvalues[np.argmax(np.abs(eigenvalues))], 1e-6)
+    found, top = run.recorded["sharpness"], eigenvalues[np.argmax(np.abs(eigenvalues))]
+    assert abs(found.value[0] - top) <= found.error[0] <= 1e-5 * top
+    assert_close(found.value[0], top, 1e-9)
+
+
+def quadratic_sharpness(curvature, **settings):
+    start = jax.random.normal(jax.random.key(0), curvature.shape)
+    return Sharpness(lambda p: 0.5 * jnp.sum(curvature * p**2), start, **settings)(jnp.zeros(len(curvature)))
 
 
 def test_sharpness_keeps_the_sign_of_the_curvature():
-    curvature = jnp.array([1.0, -5.0, 2.0])
-    sharpness = Sharpness(lambda p: 0.5 * jnp.sum(curvature * p**2), jnp.ones(3), iterations=100)
-    assert_close(sharpness(jnp.zeros(3)), -5.0)
+    assert_close(quadratic_sharpness(jnp.array([1.0, -5.0, 2.0])).value, -5.0)
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.01, 0.001])
+def test_sharpness_bounds_its_error_where_two_eigenvalues_are_close(gap):
+    curvature = jnp.concatenate([jnp.array([3.0, 3.0 - gap]), jnp.linspace(-1.0, 2.5, 98)])
+    short = quadratic_sharpness(curvature, products=10, rounds=2)
+    assert abs(short.value - 3.0) <= short.error
+    found = quadratic_sharpness(curvature)
+    assert abs(found.value - 3.0) <= found.error <= 3e-5
+
+
+@pytest.mark.parametrize("curvature", [[4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 1.0]])
+def test_sharpness_of_a_hessian_of_low_rank(curvature):
+    found = quadratic_sharpness(jnp.array(curvature))
+    assert_close(found.value, max(curvature), scale=1.0)
+    assert found.error < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
 """How one column enters a network: as a number, as indicators of its words, or not at all."""
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from finitewidth.data.table import Column, Table, as_words, gaps, is_date, is_number, is_words
+
+if TYPE_CHECKING:
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import OneHotEncoder
 
 _INDEX_NAMES = frozenset({"", "unnamed: 0", "__index_level_0__", "rownames", "row.names", "index", "row"})
 _COUNTING_NAMES = frozenset({"id", "no", "nr", "obs", "case", "rownumber", "row_number", "x"})
@@ -43,97 +47,39 @@ def index_sentence(index: str, table: str) -> str:
     return f"{which} only numbers the rows and was left out."
 
 
-class Part(ABC):
-    """One column of the training table and what became of it."""
+class LeftOut(NamedTuple):
+    """A column that is no input; `done` says why."""
 
     column: str
+    done: str
+    constant: bool = False
+    names: tuple[str, ...] = ()
 
-    @property
-    @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """Names of its inputs."""
 
-    @property
-    @abstractmethod
-    def done(self) -> str:
-        """What was done to it, in words."""
+class Numbers(NamedTuple):
+    """A column of numbers, or of dates as days.
 
-    @abstractmethod
+    The imputer fills gaps with the median and, where training has many, marks them by a second input.
+    """
+
+    column: str
+    names: tuple[str, ...]
+    done: str
+    date: bool
+    gaps: int
+    median: str
+    imputer: "SimpleImputer"
+
     def raw(self, values: Column) -> Float[np.ndarray, "rows inputs"]:
         """Its inputs before scaling."""
+        return self.imputer.transform(_numbers(values)[:, None])
 
-    @abstractmethod
     def units(self, raw: Float[np.ndarray, "rows inputs"]) -> Float[np.ndarray, " inputs"]:
-        """What to divide its inputs by, so that no column outweighs another."""
-
-    @abstractmethod
-    def matched(self, values: Column, table: str) -> Column:
-        """The column of another table, as the kind that training had."""
-
-
-@dataclass(frozen=True)
-class LeftOut(Part):
-    """A column that is no input."""
-
-    column: str
-    done: str = ""
-
-    @property
-    def names(self):
-        return ()
-
-    def raw(self, values):
-        return np.empty((len(values), 0))
-
-    def units(self, raw):
-        return np.empty(0)
-
-    def matched(self, values, table):
-        return values
-
-
-class Constant(LeftOut):
-    """A column without variation."""
-
-
-@dataclass(frozen=True)
-class Numbers(Part):
-    """A column of numbers, or of dates as days; gaps are filled with the median."""
-
-    column: str
-    median: float
-    gaps: int
-    says_gaps: bool
-    date: bool = False
-
-    @property
-    def names(self):
-        return (self.column, f"{self.column} missing") if self.says_gaps else (self.column,)
-
-    @property
-    def done(self):
-        kind = "date, as days" if self.date else "number"
-        if not self.gaps:
-            return kind
-        count = f"{self.gaps} gap{'s' if self.gaps > 1 else ''}"
-        filled = f"{count} filled with the median {self.words_of(self.median)}"
-        return f"{kind}; {filled}" + (", and an input that says where" if self.says_gaps else "")
-
-    def words_of(self, value: float) -> str:
-        """A value of the column, as one writes it."""
-        if self.date:
-            return str(np.datetime64("1970-01-01") + np.timedelta64(round(value), "D"))
-        return f"{value:.4g}"
-
-    def raw(self, values):
-        missing = gaps(values)
-        numbers = np.where(missing, self.median, _days(values) if self.date else values.astype(float))
-        return np.stack([numbers, missing.astype(float)], axis=1) if self.says_gaps else numbers[:, None]
-
-    def units(self, raw):
+        """Standard deviation of every input."""
         return raw.std(axis=0)
 
-    def matched(self, values, table):
+    def matched(self, values: Column, table: str) -> Column:
+        """The column of another table, as the kind that training had."""
         if (is_date if self.date else is_number)(values):
             return values
         if gaps(values).all():
@@ -151,104 +97,122 @@ class Numbers(Part):
             f"in training it holds {kind}."
         )
 
+    def about(self, values: Column, table: str) -> list[str]:
+        """A sentence about gaps where training had none."""
+        count = int(gaps(values).sum())
+        if self.gaps or not count:
+            return []
+        return [
+            f"{table} has {_counted_gaps(count)} in column {self.column!r}, where training had none; "
+            f"filled with the median {self.median}."
+        ]
 
-@dataclass(frozen=True)
-class Words(Part):
-    """A column of words: one indicator for every frequent word, or one input where there are two."""
+
+class Words(NamedTuple):
+    """A column of words: one indicator for every frequent word, or one input where there are two.
+
+    The encoder knows all words of the training rows and counts the rare ones as one.
+    """
 
     column: str
-    words: tuple[str, ...]
-    others: bool
-    seen: frozenset[str] = field(repr=False)
-    rare: int = 0
+    names: tuple[str, ...]
+    done: str
+    encoder: "OneHotEncoder"
 
-    @property
-    def names(self):
-        words = self.words[1:] if self.one_input else self.words
-        named = tuple(f"{self.column}={word or 'missing'}" for word in words)
-        return (*named, f"{self.column}=other") if self.others else named
+    def raw(self, values: Column) -> Float[np.ndarray, "rows inputs"]:
+        """Its inputs before scaling."""
+        # Of two words the second has the input: the first is its absence.
+        return self.encoder.transform(as_words(values)[:, None])[:, -len(self.names) :]
 
-    @property
-    def one_input(self) -> bool:
-        """Whether two words cover every row, so that one indicator says it all."""
-        return len(self.words) == 2 and not self.others
-
-    @property
-    def done(self):
-        if self.one_input:
-            return f"two words, one input: {self.words[1] or 'missing'} or {self.words[0] or 'missing'}"
-        shown = ", ".join(word or "missing" for word in self.words[:4]) + (
-            " ..." if len(self.words) > 4 else ""
-        )
-        rest = f"; {self.rare} rare words count as one" if self.rare > 1 and self.others else ""
-        return f"{len(self.words)} words ({shown}){rest}"
-
-    def raw(self, values):
-        words = as_words(values)
-        shown = self.words[1:] if self.one_input else self.words
-        indicators = [words == word for word in shown]
-        if self.others:
-            # A word that training does not know is as rare as a word can be.
-            indicators.append(~np.isin(words.astype(str), np.array(self.words, str)))
-        return np.stack(indicators, axis=1).astype(float)
-
-    def units(self, raw):
-        # All words together weigh as much as one number: k indicators of variance one would weigh as k.
+    def units(self, raw: Float[np.ndarray, "rows inputs"]) -> Float[np.ndarray, " inputs"]:
+        """All words together weigh as much as one number: k indicators of variance one would weigh as k."""
         return np.full(raw.shape[1], np.sqrt(raw.var(axis=0).sum()))
 
-    def matched(self, values, table):
+    def matched(self, values: Column, table: str) -> Column:
+        """The column of another table, as words."""
         return as_words(values)
 
-    def unknown(self, values: Column, table: str) -> list[str]:
+    def about(self, values: Column, table: str) -> list[str]:
         """A sentence about words that no training row holds."""
-        new = [word for word in dict.fromkeys(values.tolist()) if word not in self.seen]
+        seen = set(self.encoder.categories_[0])
+        new = [word for word in dict.fromkeys(values.tolist()) if word not in seen]
         if not new:
             return []
         shown = repr(new[0]) if new[0] else "gaps"
         more = f" and {len(new) - 1} more words" if len(new) > 1 else ""
-        counts = "counts as a rare word" if self.others else "counts as none of the known words"
+        rare = self.encoder.infrequent_categories_[0] is not None
+        counts = "counts as a rare word" if rare else "counts as none of the known words"
         return [f"column {self.column!r} of {table} holds {shown}{more}, unknown to training; it {counts}."]
+
+
+Part = LeftOut | Numbers | Words
 
 
 def treatment(name: str, values: Column, keep_constant: bool = False) -> Part:
     """How a column enters, by its training rows."""
     missing = gaps(values)
-    present = values[~missing]
-    if not len(present):
+    if missing.all():
         return LeftOut(name, "no value in any training row, left out")
     if is_words(values):
         return _word_part(name, as_words(values))
-    numbers = _days(present) if is_date(values) else present.astype(float)
-    says = missing.sum() >= max(_ROWS_OF_GAPS, _SHARE_OF_GAPS * len(values))
-    median = float(np.median(numbers))
-    part = Numbers(name, median, int(missing.sum()), bool(says), is_date(values))
-    constant = np.ptp(numbers) <= 1e-12 * max(1.0, float(np.abs(numbers).max()))
-    if constant and not says and not keep_constant:
-        return Constant(name, f"constant, {part.words_of(median)} in every training row, left out")
-    if constant and says:
-        return _word_part(name, as_words(values))
-    return part
+    from sklearn.impute import SimpleImputer
+
+    numbers, date, count = _numbers(values), is_date(values), int(missing.sum())
+    says = count >= max(_ROWS_OF_GAPS, _SHARE_OF_GAPS * len(values))
+    imputer = SimpleImputer(strategy="median", add_indicator=says).fit(numbers[:, None])
+    middle = imputer.statistics_[0]
+    median = (
+        str(np.datetime64("1970-01-01") + np.timedelta64(round(middle), "D")) if date else f"{middle:.4g}"
+    )
+    present = numbers[~missing]
+    if np.ptp(present) <= 1e-12 * max(1.0, float(np.abs(present).max())):
+        if says:
+            return _word_part(name, as_words(values))
+        if not keep_constant:
+            return LeftOut(name, f"constant, {median} in every training row, left out", constant=True)
+    done = "date, as days" if date else "number"
+    if count:
+        done += f"; {_counted_gaps(count)} filled with the median {median}"
+        done += ", and an input that says where" if says else ""
+    names = (name, f"{name} missing") if says else (name,)
+    return Numbers(name, names, done, date, count, median, imputer)
 
 
 def _word_part(name: str, values: Column) -> Part:
-    words, counts = np.unique(values.astype(str), return_counts=True)
-    if len(words) == 1:
-        return Constant(name, f"constant, {str(words[0])!r} in every training row, left out")
-    rows = len(values)
-    order = np.argsort(-counts, kind="stable")
-    enough = max(_ROWS_OF_A_WORD, _SHARE_OF_A_WORD * rows)
-    frequent = [i for i in order[:_MOST_WORDS] if counts[i] >= enough]
-    if len(words) <= 2:
-        frequent = list(order)
-    if not frequent or (len(words) > _NAMES_SHARE * rows and len(words) > 2):
-        return LeftOut(name, f"{len(words)} different words in {rows} rows, like names: left out")
-    kept = tuple(sorted(str(words[i]) for i in frequent))
-    rare = len(words) - len(kept)
-    return Words(name, kept, rare > 0, frozenset(str(word) for word in words), rare)
+    from sklearn.preprocessing import OneHotEncoder
+
+    rows, distinct = len(values), len(set(values))
+    enough = max(_ROWS_OF_A_WORD, math.ceil(_SHARE_OF_A_WORD * rows))
+    encoder = OneHotEncoder(
+        min_frequency=enough if distinct > 2 else None,
+        max_categories=_MOST_WORDS + 1,
+        handle_unknown="infrequent_if_exist",
+        sparse_output=False,
+    ).fit(values[:, None])
+    found = encoder.infrequent_categories_[0]
+    rare = [] if found is None else list(found)
+    words = [word or "missing" for word in encoder.categories_[0] if word not in rare]
+    if distinct == 1:
+        return LeftOut(name, f"constant, {values[0]!r} in every training row, left out", constant=True)
+    if distinct == 2:
+        done = f"two words, one input: {words[1]} or {words[0]}"
+        return Words(name, (f"{name}={words[1]}",), done, encoder)
+    if not words or distinct > _NAMES_SHARE * rows:
+        return LeftOut(name, f"{distinct} different words in {rows} rows, like names: left out")
+    shown = ", ".join(words[:4]) + (" ..." if len(words) > 4 else "")
+    rest = f"; {len(rare)} rare words count as one" if len(rare) > 1 else ""
+    names = tuple(f"{name}={word}" for word in [*words, *(["other"] if rare else [])])
+    return Words(name, names, f"{len(words)} words ({shown}){rest}", encoder)
 
 
-def _days(dates: Column) -> Float[np.ndarray, " rows"]:
-    return dates.astype("datetime64[us]").astype(np.int64) / 86_400e6
+def _numbers(values: Column) -> Float[np.ndarray, " rows"]:
+    """A column of numbers or dates as floats, dates in days; NaN where a value is missing or infinite."""
+    floats = values.astype("datetime64[us]").astype(np.int64) / 86_400e6 if is_date(values) else values
+    return np.where(gaps(values), np.nan, floats.astype(float))
+
+
+def _counted_gaps(count: int) -> str:
+    return f"{count} gap{'s' if count > 1 else ''}"
 
 
 def _number(word: str) -> float:

@@ -1,13 +1,14 @@
 """Columns as inputs of a network: how each one enters, fitted to the training rows and kept for new rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.data.columns import Constant, LeftOut, Numbers, Part, Words, treatment
-from finitewidth.data.table import Column, Table, gaps
+from finitewidth.data.columns import LeftOut, Numbers, Part, Words, treatment
+from finitewidth.data.table import Column, Table
 
 Scale = Literal["column", "common", "none"]
 
@@ -50,16 +51,12 @@ class Preparation:
             else treatment(name, column, keep_constant)
             for name, column in table.columns.items()
         )
-        raws = [part.raw(table.columns[part.column]) for part in parts]
-        widths = [raw.shape[1] for raw in raws]
-        if not sum(widths):
-            if all(isinstance(part, Constant) for part in parts):
-                raise ValueError(
-                    f"every feature of {table.name} is constant over the {table.rows} training rows."
-                )
+        used = [part for part in parts if not isinstance(part, LeftOut)]
+        if not used and not all(isinstance(part, LeftOut) and part.constant for part in parts):
             done = "; ".join(f"{part.column!r}: {part.done}" for part in parts[:3])
             raise ValueError(f"no column of {table.name} can be an input ({done}).")
-        raw = np.concatenate(raws, axis=1)
+        raws = [part.raw(table.columns[part.column]) for part in used]
+        raw = np.concatenate(raws, axis=1) if used else np.empty((table.rows, 0))
         if not raw.std(axis=0).any():
             raise ValueError(
                 f"every feature of {table.name} is constant over the {table.rows} training rows."
@@ -69,7 +66,7 @@ class Preparation:
         if scale == "common":
             unit = np.full(raw.shape[1], np.sqrt(raw.var(axis=0).mean()))
         else:
-            unit = np.concatenate([part.units(values) for part, values in zip(parts, raws, strict=True)])
+            unit = np.concatenate([part.units(values) for part, values in zip(used, raws, strict=True)])
         return cls(parts, raw.mean(axis=0), unit)
 
     @property
@@ -84,29 +81,21 @@ class Preparation:
 
     def apply(self, table: Table) -> Float[np.ndarray, "rows d"]:
         """Inputs of a network from a table with the same columns; others are not looked at."""
-        raw = [part.raw(self._column(part, table)) for part in self.parts if part.names]
+        raw = [part.raw(values) for part, values in self._used(table)]
         return (np.concatenate(raw, axis=1) - self.mean) / self.unit
 
-    def _column(self, part: Part, table: Table) -> Column:
-        if part.column not in table.columns:
-            raise ValueError(f"{table.name} has no column {part.column!r}, which the training table has.")
-        return part.matched(table.columns[part.column], table.name)
+    def _used(self, table: Table) -> Iterator[tuple[Numbers | Words, Column]]:
+        """The columns that are inputs, each with its values in this table."""
+        for part in self.parts:
+            if isinstance(part, LeftOut):
+                continue
+            if part.column not in table.columns:
+                raise ValueError(f"{table.name} has no column {part.column!r}, which the training table has.")
+            yield part, part.matched(table.columns[part.column], table.name)
 
     def about(self, table: Table) -> list[str]:
         """Sentences about new rows: unknown words, gaps where training had none, columns without use."""
-        sentences = []
-        for part in self.parts:
-            if not part.names:
-                continue
-            values = self._column(part, table)
-            if isinstance(part, Words):
-                sentences += part.unknown(values, table.name)
-            elif isinstance(part, Numbers) and gaps(values).any() and not part.gaps:
-                count = int(gaps(values).sum())
-                sentences.append(
-                    f"{table.name} has {count} gap{'s' if count > 1 else ''} in column {part.column!r}, "
-                    f"where training had none; filled with the median {part.words_of(part.median)}."
-                )
+        sentences = [said for part, values in self._used(table) for said in part.about(values, table.name)]
         extra = [name for name in table.columns if name not in {part.column for part in self.parts}]
         if extra:
             more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""

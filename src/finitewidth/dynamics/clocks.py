@@ -82,27 +82,17 @@ class Steps(Clock):
         nearly coincide.
         """
         shape = np.broadcast_shapes(*(t.shape for node in nodes for t in node))
-        sizes, signs = zip(*(self._log_and_sign(node, shape) for node in nodes), strict=True)
-        last = len(nodes) - 1
-        pairs = [(i, j) for i in range(last + 1) for j in range(i, last + 1)]
-        entry = {(i, j): np.full(shape, float(i == j)) for i, j in pairs}
-        unit = [sign * np.exp(size) for sign, size in zip(signs, sizes, strict=True)]
-        done = 0
+        sizes, signs = np.stack([self._log_and_sign(node, shape) for node in nodes], axis=1)
+        unit, power, done = signs * np.exp(sizes), _identity(len(nodes), shape), 0
         for bit in bin(int(self.steps))[2:]:
-            if done:
-                entry = {
-                    (i, j): sum((entry[i, k] * entry[k, j] for k in range(i, j + 1)), start=np.zeros(shape))
-                    for i, j in pairs
-                }
-                done *= 2
-                self._exact_diagonal(entry, sizes, signs, done)
+            done = 2 * done + int(bit)
+            power = _squared(power)
             if bit == "1":
-                entry = {
-                    (i, j): entry[i, j] * unit[j] + (entry[i, j - 1] if j > i else 0.0) for i, j in pairs
-                }
-                done += 1
-                self._exact_diagonal(entry, sizes, signs, done)
-        return entry[0, last]
+                power = _times_bidiagonal(power, unit)
+            if done:
+                # The rounding of a product of so many factors would grow with their number.
+                _diagonal(power)[:] = (signs if done % 2 else np.abs(signs)) * np.exp(done * sizes)
+        return power[0, -1]
 
     def _log_and_sign(self, node: Node, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Logarithm of the size, and sign, of the node's product of factors x."""
@@ -114,13 +104,6 @@ class Steps(Clock):
                 size = size + np.where(self.eta * t < 0.5, np.log1p(-slow), np.log(np.abs(x)))
             sign = sign * np.sign(x)
         return size, sign
-
-    @staticmethod
-    def _exact_diagonal(
-        entry: dict, sizes: Sequence[np.ndarray], signs: Sequence[np.ndarray], steps: int
-    ) -> None:
-        for i, (size, sign) in enumerate(zip(sizes, signs, strict=True)):
-            entry[i, i] = (sign if steps % 2 else np.abs(sign)) * np.exp(steps * size)
 
 
 @dataclass(frozen=True)
@@ -144,27 +127,43 @@ class Flow(Clock):
     def chain(self, nodes: Sequence[Node]) -> np.ndarray:
         """An entry of the exponential of a bidiagonal matrix, by scaling and squaring."""
         shape = np.broadcast_shapes(*(t.shape for node in nodes for t in node))
-        rates = [np.broadcast_to(sum(node, start=np.zeros(())), shape) for node in nodes]
-        last = len(nodes) - 1
-        largest = np.max([r.max(initial=0.0) for r in rates])
+        rates = np.stack([np.broadcast_to(sum(node, start=np.zeros(())), shape) for node in nodes])
+        largest = rates.max(initial=0.0)
         squarings = max(0, math.ceil(math.log2(max(largest * self.time / _SMALL_STEP, 1.0))))
         h = self.time / 2**squarings
-        pairs = [(i, j) for i in range(last + 1) for j in range(i, last + 1)]
         # In units of h per step off the diagonal, and shifted so that every entry is positive.
-        shift = [h * (largest - r) for r in rates]
-        term = {(i, j): np.full(shape, float(i == j)) for i, j in pairs}
-        entry = dict(term)
+        term = power = _identity(len(nodes), shape)
         for n in range(1, _TAYLOR_TERMS):
-            term = {
-                (i, j): (term[i, j] * shift[j] + (term[i, j - 1] if j > i else 0.0)) / n for i, j in pairs
-            }
-            entry = {key: entry[key] + term[key] for key in pairs}
-        entry = {key: value * math.exp(-h * largest) for key, value in entry.items()}
+            term = _times_bidiagonal(term, h * (largest - rates)) / n
+            power = power + term
+        power = power * math.exp(-h * largest)
         for level in range(1, squarings + 1):
-            entry = {
-                (i, j): sum((entry[i, k] * entry[k, j] for k in range(i, j + 1)), start=np.zeros(shape))
-                for i, j in pairs
-            }
-            for i, r in enumerate(rates):
-                entry[i, i] = np.exp(-r * h * 2**level)
-        return entry[0, last] * h**last
+            power = _squared(power)
+            _diagonal(power)[:] = np.exp(-rates * h * 2**level)
+        return power[0, -1] * h ** (len(nodes) - 1)
+
+
+# Upper triangular matrices, one for every entry of the arrays that the nodes hold: the first two axes.
+Matrices = Float[np.ndarray, "n n *shape"]
+
+
+def _identity(n: int, shape: tuple[int, ...]) -> Matrices:
+    return np.eye(n).reshape(n, n, *(1 for _ in shape)) * np.ones(shape)
+
+
+def _diagonal(matrices: Matrices) -> Float[np.ndarray, "n *shape"]:
+    return np.einsum("ii...->i...", matrices)
+
+
+def _squared(matrices: Matrices) -> Matrices:
+    n, square = len(matrices), np.zeros_like(matrices)
+    for k in range(n):
+        square[: k + 1, k:] += matrices[: k + 1, k, None] * matrices[k, None, k:]
+    return square
+
+
+def _times_bidiagonal(matrices: Matrices, diagonal: Float[np.ndarray, "n *shape"]) -> Matrices:
+    """Times the matrices with this diagonal and ones above it."""
+    product = matrices * diagonal
+    product[:, 1:] += matrices[:, :-1]
+    return product

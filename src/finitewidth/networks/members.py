@@ -14,8 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
-from rich.console import Console
-from rich.progress import Progress
 
 from finitewidth.checks import check_whole
 from finitewidth.networks.checkpoints import Directory, Results, Settings
@@ -68,17 +66,12 @@ def map_members(
 
     # The operations on a block are too small to be split among cores, so whole blocks are.
     workers = max(1, min(os.cpu_count() or 1, memory_limit // max(1, block * bytes_each)))
-    terminal = Console(stderr=True)
-    with (
-        _workers(workers) as pool,
-        Progress(console=terminal, disable=not (progress and terminal.is_terminal)) as bar,
-    ):
-        task = bar.add_task("networks", total=size, completed=min(size, block * len(done)))
+    with _workers(workers) as pool, _bar(progress, size, min(size, block * len(done))) as advance:
         for piece in _pieces(missing, per_file, block):
             results = []
             for result in pool.map(compute, piece):
                 results.append(result)
-                bar.advance(task, block)
+                advance(block)
             done.update(zip(piece, results, strict=True))
             if store is not None:
                 store.write(piece[0], _joined(results))
@@ -95,6 +88,23 @@ def _workers(count: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
+
+
+@contextlib.contextmanager
+def _bar(wanted: bool, total: int, completed: int) -> Iterator[Callable[[int], None]]:
+    """Draw a bar on a terminal, if rich is there to draw it; yields what moves it on."""
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        wanted = False
+    if not wanted:
+        yield lambda count: None
+        return
+    terminal = Console(stderr=True)
+    with Progress(console=terminal, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("networks", total=total, completed=completed)
+        yield lambda count: bar.advance(task, count)
 
 
 @eqx.filter_jit

@@ -1,12 +1,14 @@
 """What can be recorded while a network trains: functions of its parameters."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
+from matfree.decomp import tridiag_sym
 
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.models import Model
@@ -49,28 +51,59 @@ class TangentKernel(eqx.Module):
         return empirical_ntk(self.model, params, self.x, rates=self.rates)
 
 
+class Eigenvalue(NamedTuple):
+    """An approximate eigenvalue; an exact one is at most `error` away."""
+
+    value: Float[Array, ""]
+    error: Float[Array, ""]
+
+
 class Sharpness(eqx.Module):
-    """The Hessian eigenvalue of a function of the parameters that is largest in size, by power iteration."""
+    """The Hessian eigenvalue of a function of the parameters that is largest in size, by Lanczos' method.
+
+    Parameters
+    ----------
+    function
+        Of the parameters, such as `TrainingLoss`.
+    start
+        A direction in the space of parameters, not orthogonal to the eigenvector.
+    products
+        Products with the Hessian in one round, which starts with the vector that the last one has found.
+    rounds
+        At most so many; fewer if the error is below the tolerance before.
+    tolerance
+        Of the error, relative to the eigenvalue.
+    """
 
     function: Observable
     start: PyTree
-    iterations: int = eqx.field(static=True, default=50)
+    products: int = eqx.field(static=True, default=20)
+    rounds: int = eqx.field(static=True, default=20)
+    tolerance: float = eqx.field(static=True, default=1e-5)
 
-    def __call__(self, params: PyTree) -> Float[Array, ""]:
-        def hessian(v: PyTree) -> PyTree:
-            return jax.jvp(jax.grad(self.function), (params,), (v,))[1]
+    def __call__(self, params: PyTree) -> Eigenvalue:
+        start, unravel = ravel_pytree(self.start)
+        decompose = tridiag_sym(min(self.products, start.size), custom_vjp=False)
 
-        def turn(_, v: PyTree) -> PyTree:
-            image = hessian(v)
-            norm = _dot(image, image) ** 0.5
-            return jax.tree.map(lambda leaf: leaf / norm, image)
+        def hessian(v: Float[Array, " params"]) -> Float[Array, " params"]:
+            return ravel_pytree(jax.jvp(jax.grad(self.function), (params,), (unravel(v),))[1])[0]
 
-        v = jax.lax.fori_loop(0, self.iterations, turn, self.start)
-        return _dot(v, hessian(v)) / _dot(v, v)
+        def improve(state):
+            count, v, _ = state
+            found = decompose(hessian, v)
+            # A space that the Hessian maps to itself ends early: the rest of the decomposition is 0 / 0.
+            values, vectors = jnp.linalg.eigh(jnp.nan_to_num(found.J_small))
+            best = jnp.argmax(jnp.abs(values))
+            v = vectors[:, best] @ jnp.nan_to_num(found.Q_tall)
+            error = jnp.linalg.norm(hessian(v) - values[best] * v)
+            return count + 1, v, Eigenvalue(values[best], error)
 
+        def unfinished(state):
+            count, _, (value, error) = state
+            return (count < self.rounds) & (error > self.tolerance * jnp.abs(value))
 
-def _dot(a: PyTree, b: PyTree) -> Array:
-    return jnp.stack(jax.tree.leaves(jax.tree.map(lambda u, v: (u * v).sum(), a, b))).sum()
+        nothing = Eigenvalue(jnp.zeros((), start.dtype), jnp.full((), jnp.inf, start.dtype))
+        return jax.lax.while_loop(unfinished, improve, (0, start, nothing))[2]
 
 
 def as_observables(

@@ -7,16 +7,17 @@ nearly-kernel formulas approximate.
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import NamedTuple
 
+import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lineax as lx
 import numpy as np
+import optimistix as optx
 from jax import lax
 from jaxtyping import Array, Float
-from scipy.integrate import solve_ivp
 
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_columns
@@ -28,13 +29,20 @@ from finitewidth.dynamics.algorithms import (
 )
 from finitewidth.models.point_model import PointModel, jacobian_at, outputs_at
 
-# Residuals relative to the labels: what float64 reaches, and where a flow is handed to Newton's method,
-# whose error is the square of what is left.
+# Residuals relative to the labels: what float64 reaches, and where a flow is handed to Gauss-Newton steps.
+# A full step that changes so little leaves the square of it: nothing.
 _CONVERGED = 2e-14
 _NEARLY = 1e-8
+_NO_CHANGE = 1e-10
+# A larger residual than this is reported.
+_FITTED = 1e-6
 _MOST_STEPS = 5_000_000
-_MOST_ITERATIONS = 200
+_MOST_FLOW_STEPS = 100_000
+_MOST_ITERATIONS = 50
 _INTEGRATION = 1e-12
+
+# Weights, and how many steps led to them.
+Trained = tuple[Array, Array]
 
 
 class Endpoint(NamedTuple):
@@ -47,7 +55,7 @@ class Endpoint(NamedTuple):
     residual
         Largest distance of an output from its label.
     steps
-        Steps of descent, evaluations of a flow, or iterations of a solver.
+        Steps of descent, of the integrator of a flow, or iterations of a solver.
     neglected
         What the training leaves out: nothing but the residual.
     """
@@ -94,34 +102,44 @@ def train_weights(
             rows[0].neglected,
         )
     if isinstance(algorithm, GradientDescent):
-        return _descend(points, y, algorithm, weights)
-    if isinstance(algorithm, GradientFlow):
-        return _flow(points, y, algorithm, weights)
-    if isinstance(algorithm, DirectOptimization):
-        return _solve(points, y, algorithm, weights)
-    raise ValueError(
-        f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
-    )
+        end, steps = _descend(points, y, algorithm, weights)
+    elif isinstance(algorithm, GradientFlow):
+        end, steps = _flow(points, y, algorithm, weights)
+    elif isinstance(algorithm, DirectOptimization):
+        end, steps = _solve(points, y, algorithm, weights)
+    else:
+        raise ValueError(
+            f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
+        )
+    residual = _residual(points, y, end)
+    if algorithm.converged and not residual <= _FITTED * np.abs(y).max():
+        warnings.warn(
+            f"training stopped after {steps} steps with a residual of {residual:.3g}: more points than the "
+            "weights can fit, a singular kernel, or an epsilon that is too large.",
+            stacklevel=2,
+        )
+    return Endpoint(end, residual, int(steps), f"nothing in epsilon; a residual of {residual:.1g} is left")
 
 
-def _descend(points: PointModel, y: Array, algorithm: GradientDescent, weights: Array) -> Endpoint:
+def _descend(points: PointModel, y: Array, algorithm: GradientDescent, weights: Array) -> Trained:
     J = jacobian_at(points, weights)
     eta = algorithm.resolved(float(np.linalg.eigvalsh(J @ J.T)[-1])).eta
     limit = _MOST_STEPS if algorithm.converged else int(algorithm.steps)
-    goal = _CONVERGED * float(jnp.abs(y).max()) if algorithm.converged else 0.0
+    goal = _CONVERGED * np.abs(y).max() if algorithm.converged else 0.0
     # Arrays, so that another step or goal needs no new compilation.
-    settings = jnp.asarray(eta), jnp.asarray(goal), jnp.asarray(limit)
-    weights, steps, residual = _descent_loop(points, y, weights, *settings)
-    if not math.isfinite(float(residual)):
+    end, steps = _descent_loop(points, y, weights, *(jnp.asarray(v) for v in (eta, goal, limit)))
+    if not np.isfinite(end).all():
         raise ValueError(
-            f"gradient descent with eta={eta:.4g} ran away within {int(steps)} steps although the kernel of "
+            f"gradient descent with eta={eta:.4g} ran away within {steps} steps although the kernel of "
             "the start allows it: the nonlinear part is too large, lower epsilon or eta."
         )
-    return _endpoint(weights, float(residual), int(steps), algorithm.converged, float(jnp.abs(y).max()))
+    return end, steps
 
 
 @eqx.filter_jit
-def _descent_loop(points: PointModel, y: Array, weights: Array, eta: Array, goal: Array, limit: Array):
+def _descent_loop(
+    points: PointModel, y: Array, weights: Array, eta: Array, goal: Array, limit: Array
+) -> Trained:
     """Steps until the largest residual is below the goal, is not finite, or the limit is reached."""
 
     def residual(w: Array) -> Array:
@@ -138,119 +156,119 @@ def _descent_loop(points: PointModel, y: Array, weights: Array, eta: Array, goal
         return (t < limit) & (size > goal) & jnp.isfinite(size)
 
     weights, steps, _ = lax.while_loop(unfinished, step, (weights, 0, jnp.asarray(jnp.finfo(y.dtype).max)))
-    return weights, steps, jnp.abs(residual(weights)).max()
+    return weights, steps
 
 
-def _flow(points: PointModel, y: Array, algorithm: GradientFlow, weights: Array) -> Endpoint:
-    def velocity(w: Array) -> Array:
-        return _negative_gradient(points, y, w)
-
-    if not algorithm.converged:
-        end, evaluations = _integrate(velocity, weights, float(algorithm.time), float(jnp.abs(y).max()))
-        return _endpoint(end, float(jnp.abs(points(end) - y).max()), evaluations, False, 1.0)
-    J = jacobian_at(points, weights)
-    slowest = max(float(np.linalg.eigvalsh(J @ J.T)[0]), 1e-12)
-    return _followed(points, y, velocity, weights, 5.0 / slowest)
+def _flow(points: PointModel, y: Array, algorithm: GradientFlow, weights: Array) -> Trained:
+    end, steps = _followed(_Gradient(points, y), weights, jnp.asarray(float(algorithm.time)))
+    if algorithm.converged:
+        end, more = _repeated(_GaussNewton(points, y), end)
+        return end, steps + more
+    if steps == _MOST_FLOW_STEPS:
+        raise ValueError(f"the gradient flow takes more than {_MOST_FLOW_STEPS} steps to t={algorithm.time}.")
+    return end, steps
 
 
-def _gauss_newton_flow(points: PointModel, y: Array, weights: Array) -> Endpoint:
-    def velocity(w: Array) -> Array:
-        J, e = jacobian_at(points, w), np.asarray(outputs_at(points, w) - y).ravel()
-        return jnp.asarray(-J.T @ np.linalg.solve(J @ J.T, e)).reshape(w.shape)
+def _solve(points: PointModel, y: Array, algorithm: DirectOptimization, weights: Array) -> Trained:
+    """Newton's method in the span of the first features, Gauss-Newton, or successive least norms.
 
-    return _followed(points, y, velocity, weights, 5.0)
+    Where it finds no solution, as in a span that holds none, shortened Gauss-Newton steps in all weights do.
+    """
+    newton, near, steps = _GaussNewton(points, y), weights, 0
+    if algorithm.solution == "minimum-norm":
+        return _repeated(_GaussNewton(points, y, origin=weights), weights)
+    if algorithm.solution == "row-space":
+        newton = _GaussNewton(points, y, span=_jacobian(points, weights))
+    elif algorithm.step == 0:
+        near, steps = _followed(newton, weights, jnp.asarray(math.inf))
+    elif algorithm.step < 1:
+        near, steps = _repeated(newton, weights, jnp.asarray(algorithm.step))
+    end, more = _repeated(newton, near)
+    if not _residual(points, y, end) <= _FITTED * np.abs(y).max():
+        end, more = _least_squares(points, y, near)
+    return end, steps + more
 
 
-def _followed(
-    points: PointModel, y: Array, velocity: Callable[[Array], Array], weights: Array, stretch: float
-) -> Endpoint:
-    """Follow a flow until little of the residual is left, which full Gauss-Newton steps then remove."""
-    scale, evaluations = float(jnp.abs(y).max()), 0
-    for _ in range(_MOST_ITERATIONS):
-        weights, more = _integrate(velocity, weights, stretch, scale)
-        evaluations += more
-        if float(jnp.abs(points(weights) - y).max()) < _NEARLY * scale:
-            break
-    return _solve(points, y, DirectOptimization("gauss-newton"), weights)._replace(steps=evaluations)
+class _Gradient(eqx.Module):
+    """The negative gradient of the loss."""
+
+    points: PointModel
+    y: Array
+
+    def __call__(self, weights: Array) -> Array:
+        z, pull = jax.vjp(self.points, weights)
+        return pull(self.y - z)[0]
 
 
-def _integrate(
-    velocity: Callable[[Array], Array], weights: Array, time: float, scale: float
-) -> tuple[Array, int]:
-    done = solve_ivp(
-        lambda _, w: np.asarray(velocity(jnp.asarray(w).reshape(weights.shape))).ravel(),
-        (0.0, time),
-        np.asarray(weights, float).ravel(),
-        method="DOP853",
-        t_eval=[time],
-        rtol=_INTEGRATION,
-        atol=_INTEGRATION * max(scale, 1e-300),
-    )
-    if not done.success:
-        raise ValueError(f"the gradient flow could not be followed: {done.message}")
-    return jnp.asarray(done.y[:, -1]).reshape(weights.shape), int(done.nfev)
+class _GaussNewton(eqx.Module):
+    """The change of weights that reaches the labels of the model linearised there.
+
+    It is in the span of the features there, or of the rows of `span`; with an `origin` it leads to the
+    weights closest to the origin.
+    """
+
+    points: PointModel
+    y: Array
+    span: Array | None = None
+    origin: Array | None = None
+
+    def __call__(self, weights: Array) -> Array:
+        J, e = self.points.jacobian(weights), (self.y - self.points(weights)).ravel()
+        rows = J if self.span is None else self.span
+        back = jnp.zeros_like(weights) if self.origin is None else self.origin - weights
+        change = rows.T @ jnp.linalg.solve(J @ rows.T, e - J @ back.ravel())
+        return back + change.reshape(weights.shape)
 
 
 @eqx.filter_jit
-def _negative_gradient(points: PointModel, y: Array, weights: Array) -> Array:
-    z, pull = jax.vjp(points, weights)
-    return pull(y - z)[0]
+def _followed(velocity: _Gradient | _GaussNewton, weights: Array, time: Array) -> Trained:
+    """Follow a flow for a time; infinite time ends where little of the residual is left."""
+    points, y = velocity.points, velocity.y
+    scale = jnp.abs(y).max()
 
+    def arrived(t, w, args, **_):
+        return jnp.isinf(time) & (jnp.abs(points(w) - y).max() < _NEARLY * scale)
 
-def _solve(points: PointModel, y: Array, algorithm: DirectOptimization, weights: Array) -> Endpoint:
-    """Newton's method in the span of the first features, Gauss-Newton, or successive least norms."""
-    if algorithm.step == 0:
-        return _gauss_newton_flow(points, y, weights)
-    start, labels = np.asarray(weights, float).ravel(), np.asarray(y).ravel()
-    evaluate = lambda w: (
-        np.asarray(outputs_at(points, jnp.asarray(w).reshape(weights.shape))).ravel() - labels
+    run = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, w, args: velocity(w)),
+        diffrax.Dopri8(),
+        *(0.0, time, None, weights),
+        stepsize_controller=diffrax.PIDController(_INTEGRATION, _INTEGRATION * scale),
+        event=diffrax.Event(arrived),
+        max_steps=_MOST_FLOW_STEPS,
+        throw=False,
     )
-    scale = float(np.abs(labels).max(initial=1e-300))
-    first = jacobian_at(points, weights)
-    step = algorithm.step
-    w, e = start, evaluate(start)
-    iterations = 0
-    while iterations < _MOST_ITERATIONS / step:
-        iterations += 1
-        J = jacobian_at(points, jnp.asarray(w).reshape(weights.shape))
-        if algorithm.solution == "row-space":
-            change = -first.T @ np.linalg.solve(J @ first.T, e)
-        elif algorithm.solution == "minimum-norm":
-            change = J.T @ np.linalg.solve(J @ J.T, J @ (w - start) - e) - (w - start)
-        else:
-            change = -step * (J.T @ np.linalg.solve(J @ J.T, e))
-        moved, e_moved = w + change, evaluate(w + change)
-        if algorithm.solution != "minimum-norm" and not np.linalg.norm(e_moved) < np.linalg.norm(e):
-            moved, e_moved = _damped(evaluate, J, w, e, scale)
-        settled = np.abs(moved - w).max() <= _CONVERGED * max(1.0, np.abs(moved).max())
-        w, e = moved, e_moved
-        if np.abs(e).max() <= _CONVERGED * scale and (settled or algorithm.solution != "minimum-norm"):
-            break
-        if settled:
-            break
-    return _endpoint(jnp.asarray(w).reshape(weights.shape), float(np.abs(e).max()), iterations, True, scale)
+    return run.ys[0], run.stats["num_steps"]
 
 
-def _damped(
-    evaluate: Callable[[np.ndarray], np.ndarray], J: np.ndarray, w: np.ndarray, e: np.ndarray, scale: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """A Levenberg-Marquardt step: damping grows until the residual falls; no step where none does."""
-    kernel = J @ J.T
-    damping = 1e-8 * np.trace(kernel) / len(kernel)
-    while np.abs(e).max() > _CONVERGED * scale and damping < 1e8 * np.trace(kernel):
-        change = -J.T @ np.linalg.solve(kernel + damping * np.eye(len(kernel)), e)
-        e_moved = evaluate(w + change)
-        if np.linalg.norm(e_moved) < np.linalg.norm(e):
-            return w + change, e_moved
-        damping *= 10
-    return w, e
+@eqx.filter_jit
+def _repeated(newton: _GaussNewton, weights: Array, step: Array | None = None) -> Trained:
+    """Repeat a change, or a fraction of it, until it no longer changes the weights."""
+    fast = newton.origin is None and step is None
+    tolerance = _NO_CHANGE if newton.origin is None else _CONVERGED
+    found = optx.fixed_point(
+        lambda w, _: w + (1.0 if step is None else step) * newton(w),
+        optx.FixedPointIteration(tolerance, tolerance),
+        weights,
+        max_steps=_MOST_ITERATIONS if fast else 100 * _MOST_ITERATIONS,
+        throw=False,
+    )
+    return found.value, found.stats["num_steps"]
 
 
-def _endpoint(weights: Array, residual: float, steps: int, to_the_end: bool, scale: float) -> Endpoint:
-    if to_the_end and residual > 1e-6 * scale:
-        warnings.warn(
-            f"training stopped after {steps} steps with a residual of {residual:.3g}: more points than the "
-            "weights can fit, a singular kernel, or an epsilon that is too large.",
-            stacklevel=4,
-        )
-    return Endpoint(weights, residual, steps, f"nothing in epsilon; a residual of {residual:.1g} is left")
+@eqx.filter_jit
+def _least_squares(points: PointModel, y: Array, weights: Array) -> Trained:
+    """Gauss-Newton steps in all weights, shortened until the residual falls."""
+    found = optx.least_squares(
+        lambda w, _: (points(w) - y).ravel() / jnp.abs(y).max(),
+        optx.Dogleg(_NO_CHANGE, _NO_CHANGE, linear_solver=lx.AutoLinearSolver(well_posed=False)),
+        weights,
+        options={"jac": "bwd"},
+        max_steps=4 * _MOST_ITERATIONS,
+        throw=False,
+    )
+    return found.value, found.stats["num_steps"]
+
+
+def _residual(points: PointModel, y: Array, weights: Array) -> float:
+    return float(np.abs(np.asarray(outputs_at(points, weights)) - y).max())

@@ -61,14 +61,14 @@ class Prepared(NamedTuple):
     y_train: Float[np.ndarray, "train out"]
     x_test: Float[np.ndarray, "test d"]
     y_test: Float[np.ndarray, "test out"] | None
-    center: float
-    unit: float
-    classes: tuple[str, ...]
-    labels: Int[np.ndarray, " train"] | None
-    labels_test: Int[np.ndarray, " test"] | None
     rows_test: Int[np.ndarray, " test"]
     columns: tuple[ColumnNote, ...]
     notes: tuple[str, ...]
+    center: float = 0.0
+    unit: float = 1.0
+    classes: tuple[str, ...] = ()
+    labels: Int[np.ndarray, " train"] | None = None
+    labels_test: Int[np.ndarray, " test"] | None = None
 
 
 def prepare(table: Table, test: Table | None, options: Options, new: bool = False) -> Prepared:
@@ -250,8 +250,6 @@ def _labels(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
     return {
         "y_train": one_hot[labels],
         "y_test": None if labels_test is None else one_hot[labels_test],
-        "center": 0.0,
-        "unit": 1.0,
         "classes": tuple(str(name) for name in names),
         "labels": labels,
         "labels_test": labels_test,
@@ -267,16 +265,8 @@ def _numbers(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
     center, unit = float(values.mean()), float(values.std())
     if unit <= 1e-12 * max(1.0, math.fabs(center)):
         raise ValueError(f"target {target!r} is constant, {center:g} in every training row.")
-    scaled = [None if v is None else (v[:, None] - center) / unit for v in (values, held)]
-    return {
-        "y_train": scaled[0],
-        "y_test": scaled[1],
-        "center": center,
-        "unit": unit,
-        "classes": (),
-        "labels": None,
-        "labels_test": None,
-    }
+    y_train, y_test = (None if v is None else (v[:, None] - center) / unit for v in (values, held))
+    return {"y_train": y_train, "y_test": y_test, "center": center, "unit": unit}
 
 
 def _class_names(values: np.ndarray) -> np.ndarray:
