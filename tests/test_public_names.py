@@ -1,8 +1,10 @@
 """What users type."""
 
 import ast
+import importlib
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +80,23 @@ def test_type_checkers_see_what_users_get():
     assert seen.pop("estimators") == "finitewidth.prediction"
     assert seen == {name: f"finitewidth.{home}" for name, home in fw._HOME_OF.items()}
     assert sorted(seen) == sorted(fw.__all__)
+
+
+def test_code_in_the_book_imports_from_packages_only():
+    """A reader learns rooms, not files: `from finitewidth.prediction import X`, never `.prediction.file`."""
+    root = Path(__file__).parents[1]
+    found = []
+    for page in [root / "README.md", *(root / "docs").rglob("*.md")]:
+        code = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        found += re.findall(r"from finitewidth\.(\w+)\.[\w.]+ import", "\n".join(code))
+    assert found == []
+
+
+@pytest.mark.parametrize("room", [name for _, name, package in pkgutil.iter_modules(fw.__path__) if package])
+def test_every_room_says_what_it_offers(room):
+    package = importlib.import_module(f"finitewidth.{room}")
+    assert package.__doc__
+    offered = getattr(package, "__all__", [])
+    assert [name for name in offered if not hasattr(package, name)] == []
+    if room not in ("cli", "expectations", "study"):  # what the commands and the theory are made of
+        assert offered

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 # The modes that decay together while the chain rests on a node: none, one, two or three.
 Node = tuple[np.ndarray, ...]

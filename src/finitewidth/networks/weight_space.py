@@ -178,7 +178,7 @@ def _solve(points: PointModel, y: Array, algorithm: DirectOptimization, weights:
     if algorithm.solution == "minimum-norm":
         return _repeated(_GaussNewton(points, y, origin=weights), weights)
     if algorithm.solution == "row-space":
-        newton = _GaussNewton(points, y, span=_jacobian(points, weights))
+        newton = _GaussNewton(points, y, span=jnp.asarray(jacobian_at(points, weights)))
     elif algorithm.step == 0:
         near, steps = _followed(newton, weights, jnp.asarray(math.inf))
     elif algorithm.step < 1:

@@ -22,7 +22,7 @@ from finitewidth.arrays import AnyArray
 from finitewidth.prediction.data import as_targets
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
-from finitewidth.statistics.mercer import mercer
+from finitewidth.statistics.mercer_decomposition import mercer
 
 
 class LearningCurve(eqx.Module):

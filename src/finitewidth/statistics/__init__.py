@@ -1,1 +1,27 @@
 """Networks at initialisation: what random weights make of the inputs."""
+
+from typing import TYPE_CHECKING
+
+from finitewidth.lazy import exports
+
+if TYPE_CHECKING:
+    from finitewidth.statistics.corrections import Corrections
+    from finitewidth.statistics.criticality import (
+        Criticality,
+        DepthExponents,
+        Susceptibilities,
+        susceptibilities,
+    )
+    from finitewidth.statistics.depth_growth import DepthGrowth, vertex_slope
+    from finitewidth.statistics.kernels import Kernels, trajectory
+    from finitewidth.statistics.mercer_decomposition import mercer
+    from finitewidth.statistics.paths import NTKMoments, ntk_moments
+    from finitewidth.statistics.phases import (
+        CorrelationLengths,
+        PhaseDiagram,
+        correlation_lengths,
+        fixed_point,
+        phase_diagram,
+    )
+
+__all__, __getattr__ = exports(__name__, __file__)

@@ -23,7 +23,7 @@ from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.ridge_selection import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.training_problem import TrainingProblem
-from finitewidth.statistics.mercer import mercer
+from finitewidth.statistics.mercer_decomposition import mercer
 from finitewidth.study.baselines import Baseline, baselines
 from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square

@@ -1,5 +1,6 @@
 """How to initialise and train a network."""
 
 from finitewidth.tuning.advice import Tuning, tune
+from finitewidth.tuning.propagation import Propagation
 
-__all__ = ["Tuning", "tune"]
+__all__ = ["Propagation", "Tuning", "tune"]

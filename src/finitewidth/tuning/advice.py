@@ -1,5 +1,6 @@
 """`tune`: how to initialise and train a network of a given activation, depth and width."""
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx

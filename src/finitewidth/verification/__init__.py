@@ -1,1 +1,10 @@
 """Theory beside experiment: a predicted law against networks drawn and trained for the purpose."""
+
+from typing import TYPE_CHECKING
+
+from finitewidth.lazy import exports
+
+if TYPE_CHECKING:
+    from finitewidth.verification.result import MeasuredCurves, Verification
+
+__all__, __getattr__ = exports(__name__, __file__)

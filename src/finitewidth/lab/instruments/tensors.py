@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Params
 from finitewidth.lab.framework.estimate import Estimate, combined, sample_mean
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk

@@ -13,7 +13,7 @@ A layer of your own gets its rule by
 Features are trees of arrays whose first axis counts the inputs.
 """
 
-from finitewidth.statistics.rules import activate, dense, mlp, repeat, sequential  # noqa: F401  (register)
+from finitewidth.statistics.rules import activate, dense, mlp, repeat, sequential
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 

@@ -49,7 +49,7 @@ def _fan_in_measure(setting: FanIn, key) -> Measurement:
         for n in setting.widths:
             key, draw_key = jax.random.split(key)
             net, x = _fan_in_network(setting, n, power)
-            z = over_networks(net, x, draw_key, -(-setting.draws // _UNITS), apply)
+            z = over_networks(net, x, draw_key, -(-setting.draws // _UNITS), MLP.apply)
             row.append(sample_mean(z.ravel() ** 2))
         rows.append(stacked(row))
     return {"variance": stacked(rows)}

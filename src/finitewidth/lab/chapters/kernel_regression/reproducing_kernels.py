@@ -16,7 +16,7 @@ from finitewidth.lab.framework.estimate import Estimate, exact, sample_mean
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
-from finitewidth.statistics.mercer import mercer
+from finitewidth.statistics.mercer_decomposition import mercer
 
 _SOURCE = orf_543("10/31")
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from matplotlib.figure import Figure
 
+from finitewidth.architecture import Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.lab.framework import IEMS_402, absolute_error, exact, power_laws, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction

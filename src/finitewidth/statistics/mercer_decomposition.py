@@ -60,7 +60,7 @@ def mercer(kernel: Float[AnyArray, "points points"], modes: int | None = None) -
     Examples
     --------
     >>> import jax, jax.numpy as jnp, finitewidth as fw
-    >>> from finitewidth.statistics.mercer import mercer
+    >>> from finitewidth.statistics.mercer_decomposition import mercer
     >>> x = jax.random.normal(jax.random.key(0), (30, 2))
     >>> K = fw.kernels(fw.MLP((1, 1), "relu", 0.1, 2.0), x).ntk
     >>> parts = mercer(K)

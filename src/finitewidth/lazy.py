@@ -1,0 +1,60 @@
+"""Names that a package offers and imports when they are first asked for.
+
+A package lists them once, as type checkers and documentation read them, and imports nothing:
+
+    if TYPE_CHECKING:
+        from finitewidth.room.module import Name
+
+    __all__, __getattr__ = exports(__name__, __file__)
+"""
+
+import ast
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
+    """`__all__` and `__getattr__` of a package, from the imports below `if TYPE_CHECKING:` in its file.
+
+    The package's own modules are found as attributes, too.
+    """
+    home_of = _imports(Path(file))
+
+    def __getattr__(name: str) -> Any:
+        if name not in home_of:
+            return module_of(package, name)
+        value = getattr(importlib.import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return sorted(home_of), __getattr__
+
+
+def module_of(package: str, name: str) -> ModuleType:
+    """A module of a package; its own modules are found as attributes, too."""
+    full_name = f"{package}.{name}"
+    if name.startswith("_") or not importlib.util.find_spec(full_name):
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    module = importlib.import_module(full_name)
+    if hasattr(module, "__path__"):
+        vars(module).setdefault("__getattr__", functools.partial(module_of, full_name))
+    return module
+
+
+def _imports(file: Path) -> dict[str, str]:
+    """The module of every name that is imported for type checkers only."""
+    blocks = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
+    lists = [
+        node
+        for block in blocks
+        if ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+    ]
+    return {alias.asname or alias.name: str(node.module) for node in lists for alias in node.names}
