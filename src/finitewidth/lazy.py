@@ -22,9 +22,10 @@ from typing import Any
 def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
     """`__all__` and `__getattr__` of a package, from the imports below `if TYPE_CHECKING:` in its file.
 
-    The package's own modules are found as attributes, too.
+    What is imported `as` itself is found, but stays out of `__all__`. The package's own modules are found, too.
     """
-    home_of = _imports(Path(file))
+    imports = _imports(Path(file))
+    home_of = {alias.name: module for module, alias in imports}
 
     def __getattr__(name: str) -> Any:
         if name not in home_of:
@@ -33,7 +34,7 @@ def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
         setattr(sys.modules[package], name, value)
         return value
 
-    return sorted(home_of), __getattr__
+    return sorted(alias.name for _, alias in imports if alias.asname is None), __getattr__
 
 
 def module_of(package: str, name: str) -> ModuleType:
@@ -47,14 +48,13 @@ def module_of(package: str, name: str) -> ModuleType:
     return module
 
 
-def _imports(file: Path) -> dict[str, str]:
-    """The module of every name that is imported for type checkers only."""
-    blocks = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
-    lists = [
-        node
-        for block in blocks
-        if ast.unparse(block.test) == "TYPE_CHECKING"
+def _imports(file: Path) -> list[tuple[str, ast.alias]]:
+    """Module and name of everything that is imported for type checkers only."""
+    return [
+        (str(node.module), alias)
+        for block in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for node in block.body
         if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     ]
-    return {alias.asname or alias.name: str(node.module) for node in lists for alias in node.names}
