@@ -22,7 +22,7 @@ from typing import Any
 def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
     """`__all__` and `__getattr__` of a package, from the imports below `if TYPE_CHECKING:` in its file.
 
-    What is imported `as` itself is found, but stays out of `__all__`. The package's own modules are found, too.
+    What is imported `as` itself is found but stays out of `__all__`; so are the modules of the package.
     """
     imports = _imports(Path(file))
     home_of = {alias.name: module for module, alias in imports}
