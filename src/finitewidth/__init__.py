@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from finitewidth.activations import ACTIVATION_NAMES, Activation
     from finitewidth.architecture import MLP
     from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
-    from finitewidth.dynamics.machine import nearly_kernel_machine
-    from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
-    from finitewidth.dynamics.tangent_model import TangentModel
+    from finitewidth.models.tangent_model import TangentModel
     from finitewidth.models.taylor_models import CubicModel, LinearModel, QuadraticModel
+    from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
+    from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, nearly_kernel
     from finitewidth.networks.control_variates import paired_ensemble
     from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.ensembles import Ensemble, train_ensemble
@@ -111,9 +111,9 @@ _HOMES = {
     "activations": ("ACTIVATION_NAMES", "Activation"),
     "architecture": ("MLP",),
     "dynamics.algorithms": ("DirectOptimization", "GradientDescent", "GradientFlow"),
-    "dynamics.machine": ("nearly_kernel_machine",),
-    "dynamics.nearly_kernel": ("NearlyKernel", "nearly_kernel"),
-    "dynamics.tangent_model": ("TangentModel",),
+    "nearly_kernel_methods.model_prediction": ("nearly_kernel_machine",),
+    "nearly_kernel_methods.nearly_kernel": ("NearlyKernel", "nearly_kernel"),
+    "models.tangent_model": ("TangentModel",),
     "models.taylor_models": ("CubicModel", "LinearModel", "QuadraticModel"),
     "networks.control_variates": ("paired_ensemble",),
     "networks.differentials": ("DDNTK", "empirical_ddntk", "empirical_dntk"),

@@ -215,7 +215,7 @@ def test_claim_holds_and_wrong_theories_fail(id):
 def test_instruments_know_no_theory(instrument):
     tree = ast.parse(inspect.getsource(instrument))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    theory = ("statistics", "expectations", "dynamics", "prediction")
+    theory = ("statistics", "expectations", "dynamics", "nearly_kernel_methods", "prediction")
     assert not {name for name in imported if name.startswith(tuple(f"finitewidth.{t}" for t in theory))}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.cholesky import factorise
+from finitewidth.linalg.cholesky import factorise
 from finitewidth.prediction.held_out import choose_ridge, held_out, observation_noise, without
 from finitewidth.prediction.infinite_width import TrainingProblem
 from finitewidth.prediction.leave_one_out import LeftOut

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.cholesky import factorise
+from finitewidth.linalg.cholesky import factorise
 from finitewidth.prediction.leave_one_out import posterior_left_out, trained_left_out
 from tolerances import SOLVE, assert_close
 

@@ -19,7 +19,7 @@ from scipy.sparse.linalg import eigsh
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import Cholesky, factorise
+from finitewidth.linalg.cholesky import Cholesky, factorise
 
 _DENSE = 300
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from finitewidth.dynamics.meta_kernel import FeatureMetaKernel
+from finitewidth.models.meta_kernel import FeatureMetaKernel
 from finitewidth.models.point_model import PointModel
 
 Points = np.ndarray | Array

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
 from finitewidth.checks import is_number
-from finitewidth.dynamics.cholesky import SingularKernelError, factorise, suggested_ridge
+from finitewidth.linalg.cholesky import SingularKernelError, factorise, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem

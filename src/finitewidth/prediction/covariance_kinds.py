@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.dynamics.mode_weights import first_weights
-from finitewidth.dynamics.time_nodes import Times
+from finitewidth.dynamics.clocks import first_weights
 from finitewidth.prediction import sampled_kinds
 from finitewidth.prediction.covariance_sources import (
     Product,
@@ -37,6 +36,7 @@ from finitewidth.prediction.neuron_sources import (
     second_change,
 )
 from finitewidth.prediction.sampled_kinds import BLOCKS, Decay, delivered, fluctuation_legs
+from finitewidth.prediction.time_nodes import Times
 
 CovarianceKind = Literal["AA", "BB", "zH", "A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.dynamics.mode_weights import ProjectorWeights
+from finitewidth.dynamics.clocks import ProjectorWeights
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 

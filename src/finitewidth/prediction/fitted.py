@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from finitewidth.architecture import MLP
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.cholesky import Cholesky, factorise, symmetric_product
 from finitewidth.dynamics.kernel_descent import SpectralFilter, training_filter
+from finitewidth.linalg.cholesky import Cholesky, factorise, symmetric_product
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.held_out import choose_noise, choose_ridge
 from finitewidth.prediction.infinite_width import TrainingProblem

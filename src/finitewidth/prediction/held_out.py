@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.cholesky import factorise
+from finitewidth.linalg.cholesky import factorise
 from finitewidth.prediction.infinite_width import TrainingProblem, trained_distribution
 from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
 from finitewidth.prediction.votes import LabelNoise, label_noise

@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.cholesky import SingularKernelError, suggested_ridge, symmetric_product
 from finitewidth.dynamics.kernel_descent import smoother
+from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge, symmetric_product
 from finitewidth.prediction.data import Start, as_targets, first_duplicate, starting_outputs, warn_of_few_rows
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.statistics.inputs import ArrayLike, as_inputs

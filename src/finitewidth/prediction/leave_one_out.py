@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.arrays import AnyArray
-from finitewidth.dynamics.cholesky import Cholesky
+from finitewidth.linalg.cholesky import Cholesky
 
 
 class LeftOut(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.mode_weights import ProjectorWeights, clock, projector_weights
+from finitewidth.dynamics.clocks import ProjectorWeights, clock, projector_weights
 
 
 class TrainingModes(NamedTuple):

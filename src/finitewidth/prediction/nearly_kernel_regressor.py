@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from finitewidth.checks import check_positive, check_whole, is_number
 from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
-from finitewidth.dynamics.meta_kernel import MetaKernel, ScaledMetaKernel
-from finitewidth.dynamics.nearly_kernel import NearlyKernel, fit_nearly_kernel, warn_if_large
-from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
-from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
+from finitewidth.models.meta_kernel import MetaKernel, ScaledMetaKernel
+from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
 from finitewidth.models.taylor_models import TaylorModel
+from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, fit_nearly_kernel, warn_if_large
+from finitewidth.nearly_kernel_methods.representation import Deformation, best_epsilon, deformation
 from finitewidth.prediction.data_frames import apply_frame, fit_frame
 
 _CHOICES = ("cv", "epsilon*")

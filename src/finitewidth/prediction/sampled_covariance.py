@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.mode_weights import clock, first_weights
-from finitewidth.dynamics.time_nodes import Nodes, Pairs, Times, TimeStrata, time_strata
+from finitewidth.dynamics.clocks import clock, first_weights
 from finitewidth.prediction.covariance_kinds import (
     COST,
     CovarianceKind,
@@ -32,6 +31,7 @@ from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
 from finitewidth.prediction.sampled_mean import layer_sources
+from finitewidth.prediction.time_nodes import Nodes, Pairs, Times, TimeStrata, time_strata
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.mode_weights import clock
-from finitewidth.dynamics.time_nodes import Times
+from finitewidth.dynamics.clocks import clock
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import (
     Legs,
@@ -25,6 +24,7 @@ from finitewidth.prediction.neuron_sources import (
     kernel_fluctuation_b,
     second_change,
 )
+from finitewidth.prediction.time_nodes import Times
 
 Kind = Literal["A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 

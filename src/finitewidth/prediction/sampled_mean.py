@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.mode_weights import first_weights
-from finitewidth.dynamics.time_nodes import Nodes, Times, TimeStrata, time_strata
+from finitewidth.dynamics.clocks import first_weights
 from finitewidth.prediction.distribution import Origins
 from finitewidth.prediction.methods import Progress, SampledNeurons
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source
 from finitewidth.prediction.sampled_kinds import COST, NESTED, Decay, Kind, contribution, kinds
+from finitewidth.prediction.time_nodes import Nodes, Times, TimeStrata, time_strata
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 from finitewidth.statistics.source_edges import source_edges

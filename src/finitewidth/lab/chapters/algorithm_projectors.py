@@ -11,8 +11,6 @@ from finitewidth.dynamics.algorithms import (
     GradientFlow,
     SpectralAlgorithm,
 )
-from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
-from finitewidth.dynamics.projectors import direct_coefficient, inverting, pair_projectors
 from finitewidth.lab import quadratic
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
@@ -20,6 +18,8 @@ from finitewidth.lab.estimate import exact
 from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import ROBERTS
+from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, nearly_kernel
+from finitewidth.nearly_kernel_methods.projectors import direct_coefficient, inverting, pair_projectors
 from finitewidth.report import style
 
 _CHAPTER = "Nearly-kernel methods"

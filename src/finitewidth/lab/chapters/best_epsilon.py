@@ -12,9 +12,6 @@ from matplotlib.figure import Figure
 from scipy.optimize import minimize_scalar
 
 from finitewidth.dynamics.algorithms import DirectOptimization
-from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
-from finitewidth.dynamics.representation import Deformation, best_epsilon, deformation
-from finitewidth.dynamics.tangent_model import TangentModel
 from finitewidth.lab import quadratic
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import relative_error
@@ -24,6 +21,9 @@ from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import ROBERTS
 from finitewidth.lab.teachers import Teacher, taught, test_loss
 from finitewidth.models.point_model import jacobian_at, outputs_at
+from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.models.tangent_model import TangentModel
+from finitewidth.nearly_kernel_methods.representation import Deformation, best_epsilon, deformation
 from finitewidth.networks.weight_space import train_weights
 from finitewidth.report import style
 

@@ -11,8 +11,6 @@ from finitewidth.dynamics.algorithms import (
     GradientFlow,
     SpectralAlgorithm,
 )
-from finitewidth.dynamics.machine import nearly_kernel_machine
-from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
 from finitewidth.lab import quadratic
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error
@@ -21,6 +19,8 @@ from finitewidth.lab.orders import Curve, Orders, leading_power, order_claim
 from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import ROBERTS
+from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
+from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, nearly_kernel
 from finitewidth.report import style
 
 _CHAPTER = "Nearly-kernel methods"

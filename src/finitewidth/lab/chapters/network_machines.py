@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.machine import nearly_kernel_machine
-from finitewidth.dynamics.tangent_model import TangentModel
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
 from finitewidth.lab.comparison import absolute_error, depth_over_width
 from finitewidth.lab.estimate import Estimate, exact, jackknife, propagated, stacked
 from finitewidth.lab.orders import Curve, Orders, fitted_power, order_claim
 from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import IEMS_402, ROBERTS
+from finitewidth.models.tangent_model import TangentModel
+from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train

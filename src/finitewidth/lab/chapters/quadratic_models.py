@@ -4,13 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
-from finitewidth.dynamics.dual import dual_descent, kernel_step, output_step
-from finitewidth.dynamics.meta_kernel import DenseMetaKernel
-from finitewidth.dynamics.representation import trained_kernel
 from finitewidth.lab import quadratic
 from finitewidth.lab.orders import Curve, Orders, order_claim
 from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.sources import ROBERTS
+from finitewidth.models.meta_kernel import DenseMetaKernel
+from finitewidth.nearly_kernel_methods.dual import dual_descent, kernel_step, output_step
+from finitewidth.nearly_kernel_methods.representation import trained_kernel
 
 _CHAPTER = "Quadratic models"
 _SOURCE = f"{ROBERTS}, quadratic models"

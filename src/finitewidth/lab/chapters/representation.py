@@ -3,12 +3,12 @@
 import numpy as np
 
 from finitewidth.dynamics.algorithms import DirectOptimization
-from finitewidth.dynamics.meta_kernel import DenseMetaKernel
-from finitewidth.dynamics.representation import Deformation, deformation, trained_kernel
 from finitewidth.lab import quadratic
 from finitewidth.lab.orders import Curve, Orders, order_claim
 from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.sources import ROBERTS
+from finitewidth.models.meta_kernel import DenseMetaKernel
+from finitewidth.nearly_kernel_methods.representation import Deformation, deformation, trained_kernel
 
 _CHAPTER = "Representation learning"
 _SOURCE = f"{ROBERTS}, representation learning"

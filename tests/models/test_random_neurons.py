@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.random_neurons import NeuronMetaKernel, RandomNeurons
-from finitewidth.dynamics.tangent_model import TangentMetaKernel, TangentModel
+from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.models.tangent_model import TangentMetaKernel, TangentModel
 from tolerances import assert_close
 
 

@@ -20,8 +20,8 @@ from jaxtyping import Array, Float
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_columns, as_numbers
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
-from finitewidth.dynamics.projectors import Projectors, projectors
+from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
+from finitewidth.nearly_kernel_methods.projectors import Projectors, projectors
 
 Start = tuple[AnyArray, AnyArray]
 

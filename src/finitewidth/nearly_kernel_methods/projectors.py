@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.cholesky import LOST, SingularKernelError, singular_sentence
+from finitewidth.linalg.cholesky import LOST, SingularKernelError, singular_sentence
 
 Eigenvalues = Float[AnyArray, "..."] | float
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.tangent_model import TangentMetaKernel
+from finitewidth.models.tangent_model import TangentMetaKernel
 from finitewidth.networks.weight_space import train_weights
 from quadratic import random_problem, slope
 from tolerances import assert_close

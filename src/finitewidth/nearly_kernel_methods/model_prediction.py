@@ -6,11 +6,11 @@ from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.meta_kernel import MetaKernel
-from finitewidth.dynamics.nearly_kernel import NearlyKernel, as_columns, nearly_kernel
-from finitewidth.dynamics.tangent_model import TangentMetaKernel, TangentModel
+from finitewidth.models.meta_kernel import MetaKernel
 from finitewidth.models.point_model import jacobian_at, outputs_at
+from finitewidth.models.tangent_model import TangentMetaKernel, TangentModel
 from finitewidth.models.taylor_models import TaylorModel
+from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, as_columns, nearly_kernel
 
 
 def nearly_kernel_machine(

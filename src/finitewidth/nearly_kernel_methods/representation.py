@@ -16,9 +16,9 @@ from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import DirectOptimization
-from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
-from finitewidth.dynamics.nearly_kernel import as_columns, as_matrix
-from finitewidth.dynamics.projectors import Projectors, projectors
+from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
+from finitewidth.nearly_kernel_methods.nearly_kernel import as_columns, as_matrix
+from finitewidth.nearly_kernel_methods.projectors import Projectors, projectors
 
 Labels = Float[AnyArray, "n out"] | Float[AnyArray, " n"]
 

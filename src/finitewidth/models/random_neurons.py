@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.arrays import AnyArray
-from finitewidth.dynamics.meta_kernel import MetaKernel, factors
+from finitewidth.models.meta_kernel import MetaKernel, factors
 
 Points = Float[np.ndarray, "n d"]
 

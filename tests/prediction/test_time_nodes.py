@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.dynamics.mode_weights import projector_weights
-from finitewidth.dynamics.time_nodes import time_strata
+from finitewidth.dynamics.clocks import projector_weights
+from finitewidth.prediction.time_nodes import time_strata
 
 EIGENVALUES = np.geomspace(0.01, 2.0, 7)
 TOLERANCE = 1e-4

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.dual import dual_descent, kernel_step, output_step
+from finitewidth.nearly_kernel_methods.dual import dual_descent, kernel_step, output_step
 from finitewidth.networks.weight_space import train_weights
 from quadratic import random_problem, slope, step_of
 from tolerances import assert_close

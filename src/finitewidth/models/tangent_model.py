@@ -24,8 +24,8 @@ from jaxtyping import Array, Float, PyTree
 
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers
-from finitewidth.dynamics.meta_kernel import MetaKernel, factors
 from finitewidth.foreign import check_function, check_params
+from finitewidth.models.meta_kernel import MetaKernel, factors
 from finitewidth.models.point_model import PointModel
 
 Function = Callable[[Any, Any], Array]

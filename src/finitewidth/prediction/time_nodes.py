@@ -17,7 +17,7 @@ from scipy.optimize import least_squares
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.mode_weights import clock
+from finitewidth.dynamics.clocks import clock
 
 _GRID = 240
 _FEWEST, _MOST = 4, 40

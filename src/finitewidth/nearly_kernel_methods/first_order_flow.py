@@ -17,9 +17,9 @@ from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientFlow
-from finitewidth.dynamics.nearly_kernel import as_columns
-from finitewidth.dynamics.projectors import projectors
 from finitewidth.models.taylor_models import FeatureTable
+from finitewidth.nearly_kernel_methods.nearly_kernel import as_columns
+from finitewidth.nearly_kernel_methods.projectors import projectors
 
 Labels = Float[AnyArray, "train out"] | Float[AnyArray, " train"]
 

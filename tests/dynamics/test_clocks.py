@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.dynamics.mode_weights import Flow, Steps, projector_weights
+from finitewidth.dynamics.clocks import Flow, Steps, projector_weights
 from tolerances import assert_close
 
 EIGENVALUES = np.array([0.2, 0.7, 1.3])

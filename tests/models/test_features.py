@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.features import FourierFeatures, MixedMetaFeatures, PolynomialFeatures
+from finitewidth.models.features import FourierFeatures, MixedMetaFeatures, PolynomialFeatures
 from tolerances import assert_close
 
 

@@ -15,8 +15,8 @@ from jaxtyping import Float
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.meta_kernel import MetaKernel, as_meta_kernel
-from finitewidth.dynamics.nearly_kernel import as_columns, as_matrix
+from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
+from finitewidth.nearly_kernel_methods.nearly_kernel import as_columns, as_matrix
 
 NEGLECTED = (
     "second order in epsilon: (eta^2/2) (mu^E - mu) e e of the outputs, eta (mu^E - mu) e and "

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.meta_kernel import DenseMetaKernel
-from finitewidth.dynamics.representation import (
+from finitewidth.models.meta_kernel import DenseMetaKernel
+from finitewidth.nearly_kernel_methods.representation import (
     best_epsilon,
     deformation,
     scan_epsilon,

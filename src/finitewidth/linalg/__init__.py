@@ -1,0 +1,1 @@
+"""Matrices without any theory: factorisations, products, eigenvalues."""

@@ -1,0 +1,1 @@
+"""Trained quadratic models from kernels and meta kernels, without features or weights."""

@@ -1,0 +1,1 @@
+from threads import one_thread_per_process  # noqa: F401
