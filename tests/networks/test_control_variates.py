@@ -47,6 +47,18 @@ def test_linear_descent_with_more_points_than_directions(inputs):
     assert_close(linear_descent(task, params, x, 9).outputs, net.apply(run.params, x), 1e-11)
 
 
+@pytest.mark.parametrize(("dtype", "step"), [("float64", 1e-13), ("float32", 1e-5)])
+def test_linear_descent_keeps_the_digits_of_slow_modes(dtype, step):
+    """One weight, one input: the output after T steps is 1 - (1 - eta x^2)^T, which for small eta x^2 is
+    T eta x^2 - T (T - 1) / 2 (eta x^2)^2 to within (T eta x^2)^3 / 6."""
+    steps, one = 20, jnp.ones((1, 1), dtype)
+    model = lambda w, x: w * x
+    task, _ = as_task(model, jnp.zeros((), dtype), one, one, step, "sgd", "mse", None, None, None)
+    found = linear_descent(task, jnp.zeros((), dtype), one, steps).outputs
+    expected = steps * step - steps * (steps - 1) / 2 * step**2
+    assert_close(found, jnp.full((1, 1), expected, dtype))
+
+
 def test_estimates_agree_with_a_plain_ensemble(paired):
     """Two independent averages of the same mean: four standard errors of their difference."""
     plain = fw.train_ensemble(NET, jax.random.key(9), 512, X, Y, X_TEST, **SETTINGS)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from finitewidth.linalg.descent_filter import descent_gain
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import Task
 
@@ -30,9 +31,8 @@ def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> Lin
     training = _flat(empirical_ntk(task.model, params, task.x, rates=rates))
     onto_test = _flat(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
     eigenvalues, vectors = jnp.linalg.eigh(training)
-    safe = jnp.where(eigenvalues > 0, eigenvalues, 1.0)
-    learned = jnp.where(eigenvalues > 0, (1 - (1 - eta * safe) ** steps) / safe, eta * steps)
-    change = onto_test @ (vectors @ (learned * (vectors.T @ residual.T.reshape(-1))))
+    gain = descent_gain(eigenvalues, eta, steps)
+    change = onto_test @ (vectors @ (gain * (vectors.T @ residual.T.reshape(-1))))
     start = task.model(params, x_test)
     return LinearDescent(start - change.reshape(start.shape[::-1]).T, eigenvalues[-1])
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.kernel_descent import largest_eigenvalue
+from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width import FEW_POINTS

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.sparse.linalg import eigsh
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP
 from finitewidth.checks import is_number
 from finitewidth.critical_point import critical_point
+from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import kernels
 from finitewidth.tuning.aspect_ratio import aspect_ratio
@@ -161,7 +161,7 @@ def tune(
         n_in = inputs.shape[1]
     widths = (n_in, *hidden, n_out)
     net = equal_layer_rates(net, inputs)
-    eta_max = 2 / largest_eigenvalue(net, inputs)
+    eta_max = 2 / _largest_ntk_eigenvalue(net, inputs)
     shape = aspect_ratio(net, int(width), float(jnp.mean(inputs**2)))
     signals = {"recommended": propagate(net, inputs)}
     for name, (default_b, default_W) in framework_defaults(widths).items():
@@ -190,16 +190,11 @@ def tune(
     )
 
 
-def largest_eigenvalue(net: MLP, x: Float[Array, "n d"]) -> float:
+def _largest_ntk_eigenvalue(net: MLP, x: Float[Array, "n d"]) -> float:
     """Largest NTK eigenvalue on x; beyond 4,000 points estimated from an evenly spaced subset."""
     n = len(x)
     subset = x if n <= _LARGEST_SPECTRUM else x[:: -(-n // _LARGEST_SPECTRUM)]
-    ntk = np.asarray(kernels(net, subset, tolerance=1e-6).ntk)
-    if len(ntk) < 3:
-        top = float(np.linalg.eigvalsh(ntk)[-1])
-    else:
-        top = float(eigsh(ntk, k=1, return_eigenvectors=False, v0=np.ones(len(ntk)))[0])
-    return top * n / len(subset)
+    return largest_eigenvalue(kernels(net, subset, tolerance=1e-6).ntk) * n / len(subset)
 
 
 def _check_size(name: str, value: int) -> None:
