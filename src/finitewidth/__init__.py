@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from finitewidth.models.tangent_model import TangentModel
     from finitewidth.models.taylor_models import CubicModel, LinearModel, QuadraticModel
     from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
-    from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, nearly_kernel
+    from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
     from finitewidth.networks.control_variates import paired_ensemble
     from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.ensembles import Ensemble, train_ensemble
@@ -112,7 +112,7 @@ _HOMES = {
     "architecture": ("MLP",),
     "dynamics.algorithms": ("DirectOptimization", "GradientDescent", "GradientFlow"),
     "nearly_kernel_methods.model_prediction": ("nearly_kernel_machine",),
-    "nearly_kernel_methods.nearly_kernel": ("NearlyKernel", "nearly_kernel"),
+    "nearly_kernel_methods.prediction": ("NearlyKernel", "nearly_kernel"),
     "models.tangent_model": ("TangentModel",),
     "models.taylor_models": ("CubicModel", "LinearModel", "QuadraticModel"),
     "networks.control_variates": ("paired_ensemble",),

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
-from finitewidth.dynamics.kernel_descent import Spectrum, largest_eigenvalue, smoother
-from finitewidth.linalg.cholesky import SingularKernelError
+from finitewidth.dynamics.kernel_descent import Spectrum, smoother
+from finitewidth.linalg import SingularKernelError, largest_eigenvalue
 from tolerances import assert_close
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.nearly_kernel_methods.projectors import direct_coefficient
+from finitewidth.dynamics.algorithms import direct_coefficient
 from finitewidth.networks.weight_space import train_weights
 from quadratic import CASES, random_problem, slope, step_of, stored_problem
 from tolerances import CLOSED_FORM, assert_close

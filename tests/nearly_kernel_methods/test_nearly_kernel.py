@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.dynamics.algorithms import inverting
 from finitewidth.linalg.cholesky import SingularKernelError
 from finitewidth.models.meta_kernel import DenseMetaKernel, FeatureMetaKernel
-from finitewidth.nearly_kernel_methods.projectors import inverting, pair_projectors, projectors
+from finitewidth.nearly_kernel_methods.algorithm_projectors import pair_projectors, projectors
 from finitewidth.networks.weight_space import train_weights
 from quadratic import CASES, naive_projectors, random_problem, slope, step_of, stored_problem
 from tolerances import assert_close

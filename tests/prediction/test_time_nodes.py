@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.dynamics.clocks import projector_weights
+from finitewidth.prediction.projector_weights import projector_weights
 from finitewidth.prediction.time_nodes import time_strata
 
 EIGENVALUES = np.geomspace(0.01, 2.0, 7)

@@ -12,16 +12,13 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
-from scipy.sparse.linalg import eigsh
 
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import is_number
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.linalg.cholesky import Cholesky, factorise
-
-_DENSE = 300
+from finitewidth.linalg.eigenvalues import largest_eigenvalue
 
 
 class Spectrum(eqx.Module):
@@ -75,7 +72,7 @@ def training_filter(
         spectrum = Spectrum.of(kernel)
         algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
         return SpectralFilter(spectrum.eigenvectors, algorithm.gain(spectrum.eigenvalues + ridge))
-    if isinstance(algorithm, GradientDescent) and algorithm.eta != "auto":
+    if algorithm.can_diverge:
         algorithm.resolved(largest_eigenvalue(kernel) + ridge)
     return factorise(kernel, ridge, "the training NTK")
 
@@ -88,12 +85,3 @@ def smoother(
 ) -> Float[Array, "test train"]:
     """M(t): the map from training labels to predictions, starting from zero."""
     return jnp.asarray(training_filter(kernel, algorithm, ridge).solve(kernel_test_train.T)).T
-
-
-def largest_eigenvalue(kernel: Float[Array, "n n"]) -> float:
-    """Largest eigenvalue, by Lanczos iteration unless the matrix is small."""
-    matrix = np.asarray(kernel)
-    if len(matrix) <= _DENSE:
-        return float(np.linalg.eigvalsh(matrix)[-1])
-    start = np.random.default_rng(0).normal(size=len(matrix)).astype(matrix.dtype)
-    return float(eigsh(matrix, k=1, v0=start, return_eigenvectors=False)[0])

@@ -1,1 +1,20 @@
 """Models as functions of their weights: what is trained, before any theory of the training."""
+
+from finitewidth.models.features import FourierFeatures, MixedMetaFeatures, PolynomialFeatures
+from finitewidth.models.meta_kernel import DenseMetaKernel, FeatureMetaKernel, MetaKernel, ScaledMetaKernel
+from finitewidth.models.point_model import PointModel
+from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.models.tangent_model import TangentMetaKernel, TangentModel
+from finitewidth.models.taylor_models import (
+    CubicModel,
+    FeatureModel,
+    FeatureTable,
+    LinearModel,
+    QuadraticModel,
+)
+
+__all__ = [
+    "CubicModel", "DenseMetaKernel", "FeatureMetaKernel", "FeatureModel", "FeatureTable", "FourierFeatures",
+    "LinearModel", "MetaKernel", "MixedMetaFeatures", "NeuronMetaKernel", "PointModel", "PolynomialFeatures",
+    "QuadraticModel", "RandomNeurons", "ScaledMetaKernel", "TangentMetaKernel", "TangentModel",
+]  # fmt: skip

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-Points = Float[np.ndarray | Array, "n d"]
+from finitewidth.arrays import AnyArray
 
 
 class PolynomialFeatures(eqx.Module):
@@ -27,7 +27,7 @@ class PolynomialFeatures(eqx.Module):
         if not isinstance(self.degree, int) or self.degree < 0:
             raise ValueError(f"degree must be a whole number, zero or more, got {self.degree!r}.")
 
-    def __call__(self, x: Points) -> Float[Array, "n features"]:
+    def __call__(self, x: Float[AnyArray, "n d"]) -> Float[Array, "n features"]:
         x = jnp.asarray(x)
         chosen = [
             list(c)
@@ -57,7 +57,7 @@ class FourierFeatures(eqx.Module):
         frequencies = jax.random.normal(frequency_key, (features, inputs), float) / length
         return cls(frequencies, jax.random.uniform(phase_key, (features,), float, 0.0, 2 * np.pi))
 
-    def __call__(self, x: Points) -> Float[Array, "n features"]:
+    def __call__(self, x: Float[AnyArray, "n d"]) -> Float[Array, "n features"]:
         waves = jnp.cos(jnp.asarray(x) @ self.frequencies.T + self.phases)
         return jnp.sqrt(2 / len(self.phases)) * waves
 
@@ -66,8 +66,8 @@ class MixedMetaFeatures(eqx.Module):
     r"""$\psi_{jk}(x) = \sum_lM_{jl}\,\phi_l(x)\,M_{kl}$: features that learn combinations of each other."""
 
     phi: PolynomialFeatures | FourierFeatures
-    mixing: Float[np.ndarray | Array, "features modes"]
+    mixing: Float[AnyArray, "features modes"]
 
-    def __call__(self, x: Points) -> Float[Array, "n features features"]:
+    def __call__(self, x: Float[AnyArray, "n d"]) -> Float[Array, "n features features"]:
         M = jnp.asarray(self.mixing)
         return (M * self.phi(x)[:, None, :]) @ M.T

@@ -18,11 +18,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.models.meta_kernel import FeatureMetaKernel
 from finitewidth.models.point_model import PointModel
 
-Points = np.ndarray | Array
-FeatureFunction = Callable[[Points], Array | np.ndarray]
+FeatureFunction = Callable[[AnyArray], AnyArray]
 
 
 def _number(epsilon: float | int | Array) -> Array:
@@ -70,41 +70,41 @@ class FeatureTable(PointModel):
         return psi if self.Psi is None else psi + self.epsilon * (self.Psi @ w)
 
 
-class TaylorModel(eqx.Module):
+class FeatureModel(eqx.Module):
     """A polynomial in the weights whose coefficients are functions of the input."""
 
     @abstractmethod
-    def at(self, x: Points) -> FeatureTable:
+    def at(self, x: AnyArray) -> FeatureTable:
         """The model at some points, its features evaluated once."""
 
-    def __call__(self, weights: Float[Array, "out features"], x: Points) -> Float[Array, "n out"]:
+    def __call__(self, weights: Float[Array, "out features"], x: AnyArray) -> Float[Array, "n out"]:
         """Outputs z at every input."""
         return self.at(x)(weights)
 
     def effective_features(
-        self, weights: Float[Array, "out features"], x: Points
+        self, weights: Float[Array, "out features"], x: AnyArray
     ) -> Float[Array, "out n features"]:
         r"""$\phi^E_{ij}(x) = \partial z_i/\partial W_{ij}$."""
         return jax.vmap(self.at(x).features)(weights)
 
     def effective_kernel(
-        self, weights: Float[Array, "out features"], x1: Points, x2: Points | None = None
+        self, weights: Float[Array, "out features"], x1: AnyArray, x2: AnyArray | None = None
     ) -> Float[Array, "out n1 n2"]:
         r"""$k^E_{ii;12} = \phi^E_i(x_1)\cdot\phi^E_i(x_2)$."""
         left = self.effective_features(weights, x1)
         right = left if x2 is None else self.effective_features(weights, x2)
         return left @ right.mT
 
-    def kernel(self, x1: Points, x2: Points | None = None) -> Float[Array, "n1 n2"]:
+    def kernel(self, x1: AnyArray, x2: AnyArray | None = None) -> Float[Array, "n1 n2"]:
         """The fixed kernel k, that of the linear model."""
         left = self.at(x1).phi
         return left @ (left if x2 is None else self.at(x2).phi).T
 
     def meta_kernel(
         self,
-        x0: Points,
-        x1: Points | None = None,
-        x2: Points | None = None,
+        x0: AnyArray,
+        x1: AnyArray | None = None,
+        x2: AnyArray | None = None,
         weights: Float[Array, " features"] | None = None,
     ) -> FeatureMetaKernel:
         r"""$\mu_{012} = \epsilon\,\phi_1^T\psi_0\phi_2$, or $\mu^E$, dressed by the weights of one output."""
@@ -115,7 +115,7 @@ class TaylorModel(eqx.Module):
         )
 
 
-class LinearModel(TaylorModel):
+class LinearModel(FeatureModel):
     r"""$z = W\phi(x)$.
 
     Parameters
@@ -126,11 +126,11 @@ class LinearModel(TaylorModel):
 
     phi: FeatureFunction
 
-    def at(self, x: Points) -> FeatureTable:
+    def at(self, x: AnyArray) -> FeatureTable:
         return FeatureTable(_evaluated("phi", self.phi, x, 1))
 
 
-class QuadraticModel(TaylorModel):
+class QuadraticModel(FeatureModel):
     r"""$z = W\phi(x)+\frac\epsilon2W\psi(x)W$.
 
     Parameters
@@ -156,7 +156,7 @@ class QuadraticModel(TaylorModel):
     psi: FeatureFunction
     epsilon: Float[Array, ""] = eqx.field(default=1.0, converter=_number)
 
-    def at(self, x: Points) -> FeatureTable:
+    def at(self, x: AnyArray) -> FeatureTable:
         return FeatureTable(
             phi := _evaluated("phi", self.phi, x, 1),
             _evaluated("psi", self.psi, x, 2, phi.shape[1]),
@@ -164,7 +164,7 @@ class QuadraticModel(TaylorModel):
         )
 
 
-class CubicModel(TaylorModel):
+class CubicModel(FeatureModel):
     r"""$z = W\phi(x)+\frac\epsilon2W\psi(x)W+\frac{\epsilon^2}6\Psi(x)WWW$.
 
     Parameters
@@ -182,7 +182,7 @@ class CubicModel(TaylorModel):
     Psi: FeatureFunction
     epsilon: Float[Array, ""] = eqx.field(default=1.0, converter=_number)
 
-    def at(self, x: Points) -> FeatureTable:
+    def at(self, x: AnyArray) -> FeatureTable:
         return FeatureTable(
             phi := _evaluated("phi", self.phi, x, 1),
             _evaluated("psi", self.psi, x, 2, phi.shape[1]),
@@ -191,7 +191,9 @@ class CubicModel(TaylorModel):
         )
 
 
-def _evaluated(name: str, function: FeatureFunction, x: Points, rank: int, width: int | None = None) -> Array:
+def _evaluated(
+    name: str, function: FeatureFunction, x: AnyArray, rank: int, width: int | None = None
+) -> Array:
     """Features of the right shape, finite and symmetric."""
     values = jnp.asarray(function(x))
     expected = (len(x), *((values.shape[-1] if width is None else width),) * rank) if values.ndim else ()

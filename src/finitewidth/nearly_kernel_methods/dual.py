@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.arrays import AnyArray
+from finitewidth.arrays import AnyArray, Labels
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
-from finitewidth.nearly_kernel_methods.nearly_kernel import as_columns, as_matrix
+from finitewidth.nearly_kernel_methods.prediction import as_columns, as_matrix
 
 NEGLECTED = (
     "second order in epsilon: (eta^2/2) (mu^E - mu) e e of the outputs, eta (mu^E - mu) e and "
@@ -69,7 +69,7 @@ def dual_descent(
     mu_train: MetaKernel | Float[AnyArray, "train train train"],
     mu_test: MetaKernel | Float[AnyArray, "test train train"],
     mu_train_test: MetaKernel | Float[AnyArray, "train test train"],
-    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
+    y: Labels,
     algorithm: GradientDescent,
 ) -> DualTrajectory:
     """Follow outputs and effective kernel from zero weights for a number of steps.

@@ -15,13 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray
+from finitewidth.arrays import Labels
 from finitewidth.dynamics.algorithms import GradientFlow
 from finitewidth.models.taylor_models import FeatureTable
-from finitewidth.nearly_kernel_methods.nearly_kernel import as_columns
-from finitewidth.nearly_kernel_methods.projectors import projectors
-
-Labels = Float[AnyArray, "train out"] | Float[AnyArray, " train"]
+from finitewidth.nearly_kernel_methods.algorithm_projectors import projectors
+from finitewidth.nearly_kernel_methods.prediction import as_columns
 
 
 class FlowWeights(NamedTuple):
@@ -59,9 +57,7 @@ class FirstOrderFlow(NamedTuple):
     mu: Float[Array, "train train train"]
 
     @classmethod
-    def of(
-        cls, table: FeatureTable, y: Float[AnyArray, "train out"] | Float[AnyArray, " train"]
-    ) -> "FirstOrderFlow":
+    def of(cls, table: FeatureTable, y: Labels) -> "FirstOrderFlow":
         """Diagonalise the kernel and turn the meta kernel, without its epsilon, into the eigenbasis.
 
         Parameters

@@ -4,19 +4,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray
+from finitewidth.arrays import AnyArray, Labels
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.models.meta_kernel import MetaKernel
 from finitewidth.models.point_model import jacobian_at, outputs_at
 from finitewidth.models.tangent_model import TangentMetaKernel, TangentModel
-from finitewidth.models.taylor_models import TaylorModel
-from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, as_columns, nearly_kernel
+from finitewidth.models.taylor_models import FeatureModel
+from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, as_columns, nearly_kernel
 
 
 def nearly_kernel_machine(
-    model: TaylorModel | TangentModel,
+    model: FeatureModel | TangentModel,
     x_train: AnyArray,
-    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
+    y: Labels,
     x_test: AnyArray,
     algorithm: SpectralAlgorithm | None = None,
     *,
@@ -37,7 +37,7 @@ def nearly_kernel_machine(
     weights
         Where training starts, zero by default; features and meta features are those of the start.
     """
-    if not isinstance(model, TaylorModel | TangentModel):
+    if not isinstance(model, FeatureModel | TangentModel):
         raise TypeError(
             "model must be a QuadraticModel or its kin, or a TangentModel, got "
             f"{type(model).__name__}; a network is TangentModel(net.apply, params)."
@@ -69,7 +69,7 @@ def nearly_kernel_machine(
 Parts = tuple[np.ndarray, np.ndarray, MetaKernel, MetaKernel, MetaKernel]
 
 
-def _parts(model: TaylorModel, x_train: AnyArray, x_test: AnyArray, w: Array | None) -> Parts:
+def _parts(model: FeatureModel, x_train: AnyArray, x_test: AnyArray, w: Array | None) -> Parts:
     """Kernels and meta kernels of one output, dressed by its weights."""
     tables = [model.at(x) for x in (x_train, x_test)]
     phi, phi_test = (np.asarray(t.phi if w is None else t.features(w)) for t in tables)

@@ -14,13 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray
-from finitewidth.dynamics.algorithms import DirectOptimization
+from finitewidth.arrays import AnyArray, Labels
+from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
 from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
-from finitewidth.nearly_kernel_methods.nearly_kernel import as_columns, as_matrix
-from finitewidth.nearly_kernel_methods.projectors import Projectors, projectors
-
-Labels = Float[AnyArray, "n out"] | Float[AnyArray, " n"]
+from finitewidth.nearly_kernel_methods.algorithm_projectors import Projectors, projectors
+from finitewidth.nearly_kernel_methods.prediction import as_columns, as_matrix
 
 
 class Deformation(NamedTuple):
@@ -90,7 +88,7 @@ def deformation(
     mu_test: MetaKernel | Float[AnyArray, "test train train"],
     mu_train_test: MetaKernel | Float[AnyArray, "train test train"] | None,
     y: Labels,
-    algorithm: DirectOptimization | None = None,
+    algorithm: SpectralAlgorithm | None = None,
     *,
     ridge: float | int = 0.0,
 ) -> Deformation:
@@ -104,12 +102,7 @@ def deformation(
         `DirectOptimization()` in the span of the features, or `DirectOptimization("gauss-newton")`, which
         has the same first and another second order.
     """
-    algorithm = DirectOptimization() if algorithm is None else algorithm
-    if algorithm.solution == "minimum-norm" or algorithm.step != 1:
-        raise ValueError(
-            "the second order in epsilon is known for full steps in the row space or of Gauss-Newton, "
-            f"got {algorithm!r}."
-        )
+    path = (DirectOptimization() if algorithm is None else algorithm).second_order()
     k_test = as_matrix("k_test", k_test)
     modes, y, mu_train = _solved(k_train, y, mu_train, ridge)
     n, m = len(y), len(k_test)
@@ -118,7 +111,7 @@ def deformation(
     m_train, m_test = (mu.over_features(_pairs(q, q)) for mu in (mu_train, mu_test))
     r = modes.solve(m_train)
     n_train, n_test = (mu.over_features(_symmetric(_pairs(q, r))) for mu in (mu_train, mu_test))
-    if algorithm.solution == "gauss-newton":
+    if path == "gauss-newton":
         if mu_train_test is None:
             raise ValueError(
                 "mu_train_test is missing: Gauss-Newton leaves the span of the features at second order."
@@ -168,7 +161,7 @@ def best_epsilon(
 
 def scan_epsilon(
     series: Deformation,
-    y_test: Labels,
+    y_test: Float[AnyArray, "test out"] | Float[AnyArray, " test"],
     epsilons: Float[AnyArray, " scan"],
 ) -> Float[np.ndarray, " scan"]:
     """Test loss, half the sum of squares, of the series over a grid of epsilons."""

@@ -5,7 +5,6 @@ $$z(\theta; x) \approx \sum_{k=0}^{p}\frac{1}{k!}\,
 """
 
 import math
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -13,12 +12,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.derivatives import value_and_derivatives
 from finitewidth.foreign import check_params
 from finitewidth.networks.models import Apply, Model, as_model
 from finitewidth.parametrisation import Geometry
 
 
-class TaylorModel(Model):
+class TaylorExpansion(Model):
     """The expansion of a network about the parameters `center`; a function of (params, x)."""
 
     model: Model
@@ -32,7 +32,7 @@ class TaylorModel(Model):
             return self.model(jax.tree.map(lambda c, s: c + t * s, self.center, shift), x)
 
         origin = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
-        value, *derivatives = _derivatives(along, self.order, origin)
+        value, *derivatives = value_and_derivatives(along, origin, self.order)
         for k, derivative in enumerate(derivatives, start=1):
             value = value + derivative / math.factorial(k)
         return value
@@ -41,7 +41,7 @@ class TaylorModel(Model):
         return self.model.default_rates(params, geometry)
 
 
-def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> TaylorModel:
+def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> TaylorExpansion:
     """The Taylor model of a network in its parameters.
 
     Parameters
@@ -55,7 +55,7 @@ def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> Ta
 
     Returns
     -------
-    TaylorModel
+    TaylorExpansion
         A function of (params, x) that can be trained, and asked for its kernels, like a network.
 
     Examples
@@ -71,16 +71,4 @@ def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> Ta
         raise ValueError(f"order must be a whole number of at least 1, got {order!r}.")
     model = as_model(apply_or_net)
     check_params(params0)
-    return TaylorModel(model, params0, order)
-
-
-def _derivatives(function: Callable[[Array], Array], order: int, t: Array) -> list[Array]:
-    """The function and its derivatives in t up to the given order."""
-    if order == 0:
-        return [function(t)]
-
-    def below(s: Array) -> list[Array]:
-        return _derivatives(function, order - 1, s)
-
-    values, slopes = jax.jvp(below, (t,), (jnp.ones_like(t),))
-    return [*values, slopes[-1]]
+    return TaylorExpansion(model, params0, order)

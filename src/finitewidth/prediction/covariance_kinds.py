@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.dynamics.clocks import first_weights
 from finitewidth.prediction import sampled_kinds
 from finitewidth.prediction.covariance_sources import (
     Product,
@@ -35,6 +34,7 @@ from finitewidth.prediction.neuron_sources import (
     kernel_fluctuation_b,
     second_change,
 )
+from finitewidth.prediction.projector_weights import first_weights
 from finitewidth.prediction.sampled_kinds import BLOCKS, Decay, delivered, fluctuation_legs
 from finitewidth.prediction.time_nodes import Times
 
@@ -52,7 +52,7 @@ def covariance_kinds(modes: TrainingModes) -> tuple[CovarianceKind, ...]:
     return ("AA", "BB", "zH", *sampled_kinds.kinds(modes))
 
 
-class Start(eqx.Module):
+class InitialOutputs(eqx.Module):
     """Random initial outputs, and what training leaves of them at the test points.
 
     `root` times random signs has the second moments of initial outputs in the eigenbasis. `left` and
@@ -65,7 +65,7 @@ class Start(eqx.Module):
     residual: Float[Array, "k s"]
 
     @classmethod
-    def of(cls, modes: TrainingModes, dtype) -> "Start":
+    def of(cls, modes: TrainingModes, dtype) -> "InitialOutputs":
         bar = unlearnt(modes)
         values, vectors = np.linalg.eigh(modes.Kt)
         root = vectors * np.sqrt(np.maximum(values, 0))
@@ -87,7 +87,7 @@ def unlearnt(modes: TrainingModes) -> Float[np.ndarray, "test p"]:
 
 
 def contributions(
-    kind: CovarianceKind, neuron: Neuron, decay: Decay, start: Start, key: PRNGKeyArray, times: Times
+    kind: CovarianceKind, neuron: Neuron, decay: Decay, start: InitialOutputs, key: PRNGKeyArray, times: Times
 ) -> tuple[Float[Array, "rows terms test"], Float[Array, "rows terms test"]]:
     """One sample of M per time, as a sum over terms of products of functions of the test points."""
     column = lambda a: a[:, None, None]

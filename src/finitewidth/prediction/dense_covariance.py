@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.dynamics.clocks import ProjectorWeights
 from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.projector_weights import ProjectorWeights
 from finitewidth.statistics.corrections import Corrections
 
 

@@ -14,9 +14,9 @@ indices, stay as they are. With several outputs the sum over output indices leav
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.dynamics.clocks import ProjectorWeights
 from finitewidth.prediction.distribution import Origins
 from finitewidth.prediction.modes import TrainingModes
+from finitewidth.prediction.projector_weights import ProjectorWeights
 from finitewidth.statistics.corrections import Corrections
 
 

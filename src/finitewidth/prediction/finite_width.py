@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
+from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
+from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.dense_covariance import dense_covariance
 from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
@@ -170,11 +171,7 @@ def refuse(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> None:
             f"order=1 needs a smooth activation, because the kernel's changes in training average its "
             f"curvature, and {net.activation.name!r} has a kink; use tanh, gelu, silu, softplus or order=0."
         )
-    if isinstance(algorithm, DirectOptimization):
-        raise ValueError(
-            "order=1 depends on the path of training, which DirectOptimization does not have: use "
-            "GradientDescent or GradientFlow."
-        )
+    algorithm.resolved(largest_eigenvalue(problem.train.ntk)).clock()
     if algorithm.converged:
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
 

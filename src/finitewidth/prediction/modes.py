@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.clocks import ProjectorWeights, clock, projector_weights
+from finitewidth.prediction.projector_weights import ProjectorWeights, projector_weights
 
 
 class TrainingModes(NamedTuple):
@@ -78,6 +78,5 @@ class TrainingModes(NamedTuple):
             unlearnt = np.einsum("pq,q,q...->p...", self.Theta_modes, 1 / self.t, on_modes[0])
             return sources[0] - unlearnt
         diagonal = np.stack([on_modes[1 + q, q] for q in range(self.train)])
-        return sources[0] - clock(self.algorithm).rate * np.einsum(
-            "pq,q...->p...", self.Theta_modes, diagonal
-        )
+        rate = self.algorithm.clock().rate
+        return sources[0] - rate * np.einsum("pq,q...->p...", self.Theta_modes, diagonal)

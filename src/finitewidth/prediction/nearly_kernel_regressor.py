@@ -15,8 +15,8 @@ from finitewidth.checks import check_positive, check_whole, is_number
 from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.models.meta_kernel import MetaKernel, ScaledMetaKernel
 from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
-from finitewidth.models.taylor_models import TaylorModel
-from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, fit_nearly_kernel, warn_if_large
+from finitewidth.models.taylor_models import FeatureModel
+from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, fit_nearly_kernel, warn_if_large
 from finitewidth.nearly_kernel_methods.representation import Deformation, best_epsilon, deformation
 from finitewidth.prediction.data_frames import apply_frame, fit_frame
 
@@ -55,7 +55,7 @@ class _Neurons(_Source):
 
 
 class _Model(_Source):
-    def __init__(self, model: TaylorModel):
+    def __init__(self, model: FeatureModel):
         self.model = model
 
     def at(self, x):
@@ -188,10 +188,8 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         check_positive("gain", self.gain)
         if not (is_number(self.ridge) and self.ridge >= 0):
             raise ValueError(f"ridge must be zero or more, got {self.ridge!r}.")
-        if self.order == 2 and not isinstance(self._algorithm(), DirectOptimization):
-            raise ValueError(
-                "order=2 is known for direct optimisation only: leave out algorithm, or use order=1."
-            )
+        if self.order == 2:
+            self._algorithm().second_order()
         if isinstance(self.epsilon, str):
             if self.epsilon not in _CHOICES:
                 raise ValueError(f'epsilon must be a number, "cv" or "epsilon*", got {self.epsilon!r}.')

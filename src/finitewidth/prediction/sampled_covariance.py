@@ -17,11 +17,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.clocks import clock, first_weights
 from finitewidth.prediction.covariance_kinds import (
     COST,
     CovarianceKind,
-    Start,
+    InitialOutputs,
     contributions,
     covariance_kinds,
     unlearnt,
@@ -29,6 +28,7 @@ from finitewidth.prediction.covariance_kinds import (
 from finitewidth.prediction.methods import Progress, SampledNeurons
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
+from finitewidth.prediction.projector_weights import first_weights
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
 from finitewidth.prediction.sampled_mean import layer_sources
 from finitewidth.prediction.time_nodes import Nodes, Pairs, Times, TimeStrata, time_strata
@@ -87,7 +87,13 @@ class CovarianceStratum:
         return _UNIFORM * uniform + (1 - _UNIFORM) * size / size.sum()
 
     def add(
-        self, decay: Decay, start: Start, key: PRNGKeyArray, rng: np.random.Generator, extra: int, rows: int
+        self,
+        decay: Decay,
+        start: InitialOutputs,
+        key: PRNGKeyArray,
+        rng: np.random.Generator,
+        extra: int,
+        rows: int,
     ) -> Iterator[int]:
         """Draw more samples, in batches of one size."""
         probabilities = self.probabilities
@@ -123,7 +129,7 @@ def _batch(
     kind: CovarianceKind,
     source: Source,
     decay: Decay,
-    start: Start,
+    start: InitialOutputs,
     key: PRNGKeyArray,
     times: Times,
     real: Float[Array, " rows"],
@@ -179,7 +185,7 @@ def sampled_covariance(
     variances, both as root mean squares over test points.
     """
     dtype = jnp.float32 if options.single_precision else jnp.float64
-    decay, start = Decay.of(modes, dtype), Start.of(modes, dtype)
+    decay, start = Decay.of(modes, dtype), InitialOutputs.of(modes, dtype)
     exact = unsampled_covariance(kernels, modes)
     strata = covariance_strata(net, kernels, modes, dtype)
     rows = _batch_rows(len(modes.K), modes.Y.shape[1])
@@ -238,7 +244,7 @@ def unsampled_covariance(kernels: LayerKernels, modes: TrainingModes) -> Float[n
     Ku = bar @ modes.K[:, :train] @ U
     on_modes = shifts.H1[:, :train] @ U
     # A source in mode q, made by mode k, is unlearnt by the rest of training.
-    later = 1 / np.outer(t, t) if modes.algorithm.converged else clock(modes.algorithm).rate * h[1:]
+    later = 1 / np.outer(t, t) if modes.algorithm.converged else modes.algorithm.clock().rate * h[1:]
     reached = modes.Theta_modes[train:] @ (U.T @ on_modes[:train] * later)
     with_kernel = Ku @ (on_modes[train:] * h[0] - reached).T
     return bar @ shifts.G1 @ bar.T - with_kernel - with_kernel.T

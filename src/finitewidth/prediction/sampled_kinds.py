@@ -12,8 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.clocks import clock
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import (
     Legs,
@@ -46,7 +44,7 @@ _GONE = -690.0
 
 def kinds(modes: TrainingModes) -> tuple[Kind, ...]:
     """The kinds that an algorithm has: those of gradient flow are fewer."""
-    return _DESCENT if isinstance(modes.algorithm, GradientDescent) else _FLOW
+    return _FLOW if modes.algorithm.clock().continuous else _DESCENT
 
 
 class Decay(eqx.Module):
@@ -66,25 +64,23 @@ class Decay(eqx.Module):
 
     @classmethod
     def of(cls, modes: TrainingModes, dtype) -> "Decay":
-        algorithm, t, train = modes.algorithm, modes.t, modes.train
-        flow = not isinstance(algorithm, GradientDescent)
-        eta = float(algorithm.eta) if isinstance(algorithm, GradientDescent) else 0.0
-        x = 1 - eta * t
+        t, train, ended = modes.t, modes.train, modes.algorithm.converged
+        ticking = modes.algorithm.clock()
+        flow, eta, x = ticking.continuous, ticking.residual_step, ticking.factor(t)
         slow = np.log1p(-np.minimum(eta * t, 0.5))
         log_size = -t if flow else np.where(eta * t < 0.5, slow, np.log(np.maximum(np.abs(x), np.exp(_GONE))))
-        end = 0.0 if algorithm.converged else clock(algorithm).end
         values, vectors = np.linalg.eigh(modes.K[:train, :train])
         root = modes.U.T @ (vectors * np.sqrt(np.maximum(values, 0)))
         array = lambda a: jnp.asarray(a, dtype)
         return cls(
             flow,
-            algorithm.converged,
+            ended,
             array(modes.U),
             array(t),
             array(log_size),
             array(np.ones_like(t) if flow else np.where(x < -1e-12, -1.0, 1.0)),
             array(eta),
-            array(float(end)),
+            array(0.0 if ended else ticking.end),
             array(modes.Y.T[None]),
             array(root),
             array(modes.Theta_modes[train:]),

@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP
-from finitewidth.dynamics.clocks import first_weights
 from finitewidth.prediction.distribution import Origins
 from finitewidth.prediction.methods import Progress, SampledNeurons
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source
+from finitewidth.prediction.projector_weights import first_weights
 from finitewidth.prediction.sampled_kinds import COST, NESTED, Decay, Kind, contribution, kinds
 from finitewidth.prediction.time_nodes import Nodes, Times, TimeStrata, time_strata
 from finitewidth.statistics.hidden_layers import LayerKernels

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from scipy.optimize import least_squares
 
 from finitewidth.arrays import AnyArray
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.clocks import clock
+from finitewidth.dynamics.algorithms import SpectralAlgorithm
+from finitewidth.dynamics.clocks import Clock
 
 _GRID = 240
 _FEWEST, _MOST = 4, 40
@@ -119,11 +119,10 @@ def time_strata(
     t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, *, nested: bool, tolerance: float = 1e-4
 ) -> TimeStrata:
     """Nodes at the end of training, bins before it; `nested` weights need two times there."""
+    ticking = algorithm.clock()
     if algorithm.converged:
-        return _nodes(t, algorithm, tolerance)
-    ticking = clock(algorithm)
-    whole = isinstance(algorithm, GradientDescent)
-    end = ticking.end
+        return _nodes(t, ticking, tolerance)
+    whole, end = not ticking.continuous, ticking.end
     first = 1.0 if whole else min(end, _FIRST_BIN / (ticking.rate * max(float(t.max()), 1e-300)))
     edges = [0.0, first]
     while edges[-1] < end:
@@ -132,14 +131,14 @@ def time_strata(
     return Bins(np.minimum(edges, end), whole, nested)
 
 
-def _nodes(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, tolerance: float) -> Nodes:
-    if not isinstance(algorithm, GradientDescent):
+def _nodes(t: Float[np.ndarray, " k"], ticking: Clock, tolerance: float) -> Nodes:
+    if ticking.continuous:
         times, weights = _fit(2 * t.min(), 3 * t.max(), _reciprocal, tolerance)
         return Nodes(times, np.zeros_like(times), weights)
-    x = np.abs(1 - float(algorithm.eta) * t)
-    rate = -np.log(np.clip(x, 1e-300, 1 - 1e-15))
+    x = ticking.factor(t)
+    rate = -np.log(np.clip(np.abs(x), 1e-300, 1 - 1e-15))
     slowest, fastest = 2 * rate.min(), min(3 * rate.max(), _DECAYED)
-    if (1 - float(algorithm.eta) * t > -1e-12).all():
+    if (x > -1e-12).all():
         times, weights = _fit(slowest, max(fastest, 2 * slowest), _steps, tolerance)
         return Nodes(np.append(times, 0.0), np.zeros(len(times) + 1), np.append(weights, 1.0))
     # Even and odd steps apart: within each the products keep their sign.

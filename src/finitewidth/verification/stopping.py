@@ -12,20 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.dynamics.algorithms import (
-    DirectOptimization,
-    GradientDescent,
-    GradientFlow,
-    SpectralAlgorithm,
-)
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width import TrainingProblem
 
 # The law may still move by this many standard errors of the comparison, or by this part of the labels.
 _SHARE_OF_ERROR, _SHARE_OF_LABELS = 0.1, 1e-4
-# Gradient flow is followed with steps this much smaller than the largest stable one.
-_FLOW_STEP = 0.02
 
 
 class Stop(NamedTuple):
@@ -62,13 +55,7 @@ def stop(
     """The descent to do instead of `algorithm`, with at most `most_steps` steps where the end is infinite."""
     spectrum = Spectrum.of(problem.train.ntk)
     largest = float(spectrum.eigenvalues[-1]) + ridge
-    if isinstance(algorithm, GradientFlow) and not algorithm.converged:
-        steps = max(1, math.ceil(algorithm.time * largest / (2 * _FLOW_STEP)))
-        return Stop(GradientDescent(algorithm.time / steps, steps), 0.0)
-    descent = GradientDescent() if isinstance(algorithm, GradientFlow | DirectOptimization) else algorithm
-    if not isinstance(descent, GradientDescent):
-        raise ValueError(f"verify trains by gradient descent; it cannot follow {type(algorithm).__name__}.")
-    descent = descent.resolved(largest)
+    descent = algorithm.descent(largest)
     if not descent.converged:
         return Stop(descent, 0.0)
     V = spectrum.eigenvectors

@@ -10,6 +10,8 @@ from finitewidth.dynamics.algorithms import (
     GradientDescent,
     GradientFlow,
     SpectralAlgorithm,
+    direct_coefficient,
+    inverting,
 )
 from finitewidth.lab import quadratic
 from finitewidth.lab.claim import Claim, Measurement, Prediction, Verdict
@@ -18,8 +20,8 @@ from finitewidth.lab.estimate import exact
 from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import ROBERTS
-from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, nearly_kernel
-from finitewidth.nearly_kernel_methods.projectors import direct_coefficient, inverting, pair_projectors
+from finitewidth.nearly_kernel_methods.algorithm_projectors import pair_projectors
+from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
 from finitewidth.report import style
 
 _CHAPTER = "Nearly-kernel methods"

@@ -20,7 +20,7 @@ from finitewidth.lab.quadratic import Problem
 from finitewidth.lab.random_problem import RandomProblem, drawn
 from finitewidth.lab.sources import ROBERTS
 from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
-from finitewidth.nearly_kernel_methods.nearly_kernel import NearlyKernel, nearly_kernel
+from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
 from finitewidth.report import style
 
 _CHAPTER = "Nearly-kernel methods"

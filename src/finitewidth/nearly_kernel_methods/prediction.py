@@ -17,13 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray
+from finitewidth.arrays import AnyArray, Labels
 from finitewidth.checks import as_columns, as_numbers
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
-from finitewidth.nearly_kernel_methods.projectors import Projectors, projectors
-
-Start = tuple[AnyArray, AnyArray]
+from finitewidth.nearly_kernel_methods.algorithm_projectors import Projectors, projectors
 
 
 class NearlyKernel(NamedTuple):
@@ -66,10 +64,10 @@ def nearly_kernel(
     mu_train: MetaKernel | Float[AnyArray, "train train train"],
     mu_test: MetaKernel | Float[AnyArray, "test train train"],
     mu_train_test: MetaKernel | Float[AnyArray, "train test train"],
-    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
+    y: Labels,
     algorithm: SpectralAlgorithm | None = None,
     *,
-    start: Start | None = None,
+    start: tuple[AnyArray, AnyArray] | None = None,
     ridge: float | int = 0.0,
 ) -> NearlyKernel:
     r"""Predictions of a quadratic model trained to the end, to first order in its nonlinearity.
@@ -158,7 +156,7 @@ class NearlyKernelFit(NamedTuple):
 def fit_nearly_kernel(
     k_train: Float[AnyArray, "train train"],
     mu_train: MetaKernel | Float[AnyArray, "train train train"],
-    y: Float[AnyArray, "train out"] | Float[AnyArray, " train"],
+    y: Labels,
     algorithm: SpectralAlgorithm | None = None,
     *,
     start: AnyArray | None = None,

@@ -19,10 +19,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
-from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, SpectralAlgorithm
+from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.linalg.cholesky import LOST, SingularKernelError, singular_sentence
-
-Eigenvalues = Float[AnyArray, "..."] | float
 
 
 class Projectors(NamedTuple):
@@ -83,27 +81,8 @@ def projectors(
     return Projectors(eigenvalues, V, np.asarray(Z_A), np.asarray(Z_B))
 
 
-def pair_projectors(l1: Eigenvalues, l2: Eigenvalues, algorithm: SpectralAlgorithm) -> tuple[Array, Array]:
+def pair_projectors(
+    l1: Float[AnyArray, "..."] | float, l2: Float[AnyArray, "..."] | float, algorithm: SpectralAlgorithm
+) -> tuple[Array, Array]:
     r"""$Z_A(\lambda_1,\lambda_2)$ and $Z_B(\lambda_1,\lambda_2)$ of one pair of modes."""
-    l1, l2 = jnp.asarray(l1), jnp.asarray(l2)
-    if isinstance(algorithm, DirectOptimization):
-        both = 1 / (l1 * l2)
-        return direct_coefficient(algorithm) * both, both / 2
-    eta = algorithm.eta if isinstance(algorithm, GradientDescent) else 0.0
-    if eta == "auto":
-        raise ValueError('eta is still "auto": call resolved(largest eigenvalue) first.')
-    X = inverting(l1, l2, eta)
-    Z_A = (1 - eta * l1) / l1 * X
-    return Z_A, Z_A + eta / 2 * X
-
-
-def inverting(l1: Eigenvalues, l2: Eigenvalues, eta: float | int) -> Array:
-    r"""The inverting tensor of a pair of modes, $\eta\sum_s (1-\eta\lambda_1)^s(1-\eta\lambda_2)^s$."""
-    return jnp.asarray(1 / (l1 + l2 - eta * l1 * l2))
-
-
-def direct_coefficient(algorithm: DirectOptimization) -> float:
-    r"""$Z_A$ in units of $1/(\lambda_1\lambda_2)$: how far the weights leave the span of the features."""
-    if algorithm.solution == "minimum-norm":
-        return 1.0
-    return (1 - algorithm.step) / (2 - algorithm.step) if algorithm.solution == "gauss-newton" else 0.0
+    return algorithm.projectors(jnp.asarray(l1), jnp.asarray(l2))
