@@ -21,11 +21,9 @@ else:
 if TYPE_CHECKING:
     from finitewidth.activations import ACTIVATION_NAMES, Activation
     from finitewidth.architecture import MLP
-    from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
-    from finitewidth.models.tangent_model import TangentModel
-    from finitewidth.models.taylor_models import CubicModel, LinearModel, QuadraticModel
-    from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
-    from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
+    from finitewidth.dynamics import DirectOptimization, GradientDescent, GradientFlow
+    from finitewidth.models import CubicModel, LinearModel, QuadraticModel, TangentModel
+    from finitewidth.nearly_kernel_methods import NearlyKernel, nearly_kernel, nearly_kernel_machine
     from finitewidth.networks.control_variates import paired_ensemble
     from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.ensembles import Ensemble, train_ensemble
@@ -110,11 +108,9 @@ __all__ = [
 _HOMES = {
     "activations": ("ACTIVATION_NAMES", "Activation"),
     "architecture": ("MLP",),
-    "dynamics.algorithms": ("DirectOptimization", "GradientDescent", "GradientFlow"),
-    "nearly_kernel_methods.model_prediction": ("nearly_kernel_machine",),
-    "nearly_kernel_methods.prediction": ("NearlyKernel", "nearly_kernel"),
-    "models.tangent_model": ("TangentModel",),
-    "models.taylor_models": ("CubicModel", "LinearModel", "QuadraticModel"),
+    "dynamics": ("DirectOptimization", "GradientDescent", "GradientFlow"),
+    "models": ("CubicModel", "LinearModel", "QuadraticModel", "TangentModel"),
+    "nearly_kernel_methods": ("NearlyKernel", "nearly_kernel", "nearly_kernel_machine"),
     "networks.control_variates": ("paired_ensemble",),
     "networks.differentials": ("DDNTK", "empirical_ddntk", "empirical_dntk"),
     "networks.ensembles": ("Ensemble", "train_ensemble"),

@@ -29,11 +29,6 @@ class Clock(ABC):
 
     @property
     @abstractmethod
-    def rate(self) -> float:
-        """What a source adds to the outputs per step, or per unit of time."""
-
-    @property
-    @abstractmethod
     def residual_step(self) -> float:
         """The step that separates a mode's value before and after; zero for a flow."""
 
@@ -51,6 +46,11 @@ class Clock(ABC):
         """Whether time flows; otherwise it counts steps."""
         return self.residual_step == 0
 
+    @property
+    def rate(self) -> float:
+        """What a source adds to the outputs per step, or per unit of time."""
+        return self.residual_step or 1.0
+
     def factor(self, t: np.ndarray) -> np.ndarray:
         """x: what one step leaves of a residual."""
         return 1 - self.residual_step * t
@@ -62,10 +62,6 @@ class Steps(Clock):
 
     eta: float
     steps: int | float
-
-    @property
-    def rate(self) -> float:
-        return self.eta
 
     @property
     def residual_step(self) -> float:
@@ -128,10 +124,6 @@ class Flow(Clock):
     """Gradient flow for a time."""
 
     time: float
-
-    @property
-    def rate(self) -> float:
-        return 1.0
 
     @property
     def residual_step(self) -> float:

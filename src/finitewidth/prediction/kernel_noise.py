@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.architecture import MLP
 from finitewidth.prediction.modes import TrainingModes
 from finitewidth.prediction.neuron_sources import Source, kernel_fluctuation_a, kernel_fluctuation_b
+from finitewidth.prediction.sampled_mean import layer_sources
 from finitewidth.statistics.corrections import Corrections
 from finitewidth.statistics.hidden_layers import LayerKernels
-from finitewidth.statistics.source_edges import source_edges
 
 _SAMPLES = 256
 _BATCHES = 4
@@ -35,11 +35,9 @@ def sampled_kernel_noise(net: MLP, kernels: LayerKernels, modes: TrainingModes, 
     dtype = jnp.float32
     U, gain = jnp.asarray(modes.U, dtype), jnp.asarray(_gain(modes), dtype)
     total = 0.0
-    for l, layer in enumerate(kernels.hidden):
-        top = l == len(kernels.hidden) - 1
-        source = Source.of(net.activation.function, modes.train, layer, source_edges(kernels, l), top, dtype)
+    for l, (source, scale) in enumerate(layer_sources(net, kernels, modes.train, dtype)):
         draws = [_trace(source, U, gain, jax.random.fold_in(key, _BATCHES * l + i)) for i in range(_BATCHES)]
-        total += net.hidden[-1] / layer.width * float(np.mean(draws))
+        total += scale * float(np.mean(draws))
     return total
 
 
