@@ -160,8 +160,8 @@ def ensemble(train, test, depth, width, pairs, steps):
     return {
         "seconds": seconds,
         "steps": steps,
-        "plain": width * rms(trained.plain.sem) * np.sqrt(trained.plain.draws),
-        "paired": width * rms(trained.nonlinear.sem) * np.sqrt(2 * trained.nonlinear.draws),
+        "plain": width * rms(trained.plain.sem) * np.sqrt(trained.plain.dof + 1),
+        "paired": width * rms(trained.nonlinear.sem) * np.sqrt(2 * (trained.nonlinear.dof + 1)),
     }
 
 

@@ -20,11 +20,9 @@ from finitewidth.lazy import exports
 if TYPE_CHECKING:
     from finitewidth.activations import ACTIVATION_NAMES, Activation
     from finitewidth.architecture import MLP, Activate, Dense, Layer, Repeat, Sequential
-    from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
-    from finitewidth.models.tangent_model import TangentModel
-    from finitewidth.models.taylor_models import CubicModel, LinearModel, QuadraticModel
-    from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
-    from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
+    from finitewidth.dynamics import DirectOptimization, GradientDescent, GradientFlow
+    from finitewidth.models import CubicModel, LinearModel, QuadraticModel, TangentModel
+    from finitewidth.nearly_kernel_methods import NearlyKernel, nearly_kernel, nearly_kernel_machine
     from finitewidth.networks.control_variates import paired_ensemble
     from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.ensembles import Ensemble, train_ensemble

@@ -61,18 +61,27 @@ def as_numbers(name: str, values: Any) -> Array:
     return array
 
 
-def as_columns(name: str, values: Any, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
-    """Labels or outputs as finite columns, one per output."""
-    columns = np.asarray(as_numbers(name, values), dtype)
-    if columns.ndim == 1:
-        columns = columns[:, None]
-    if columns.ndim != 2 or len(columns) != points or columns.shape[1] == 0:
+def as_targets(y: Any, points: int, dtype: jnp.dtype, name: str = "y_train") -> Float[Array, "points out"]:
+    """Targets as a (points, outputs) array of the inputs' precision."""
+    y = as_numbers(name, y).astype(dtype)
+    if y.ndim == 1:
+        y = y[:, None]
+    if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:
         raise ValueError(
-            f"{name} has shape {columns.shape}; {points} points need ({points},) or ({points}, outputs)."
+            f"{name} has shape {y.shape}; {points} points need ({points},) or ({points}, outputs)."
         )
-    if not np.isfinite(columns).all():
-        raise ValueError(f"{name} holds NaN or infinite values.")
-    return columns
+    bad = np.zeros(points, bool) if isinstance(y, Tracer) else ~np.isfinite(np.asarray(y)).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"{name} holds NaN or infinite values in {bad.sum()} of {points} rows, "
+            f"first in row {np.argmax(bad)}."
+        )
+    return y
+
+
+def as_columns(name: str, values: Any, points: int, dtype: np.dtype) -> Float[np.ndarray, "points out"]:
+    """Labels or outputs as finite columns of NumPy, one per output."""
+    return np.asarray(as_targets(values, points, dtype, name))
 
 
 def as_precision(dtype: Any) -> jnp.dtype:

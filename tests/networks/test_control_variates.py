@@ -88,7 +88,7 @@ def test_errors_are_those_of_both_averages():
         estimate = getattr(small, name)
         assert_close(estimate.value, sum(draws) / 5)
         assert_close(estimate.sem**2, ((draws - sum(draws) / 5) ** 2).sum(axis=0) / 4 / 5)
-        assert estimate.draws == 5
+        assert estimate.dof == 4
     linear = sum(alone) / 7
     assert_close(small.mean.value, averages["nonlinear"].mean(axis=0) + linear, 1e-10)
     linear_error = sum((draw - linear) ** 2 for draw in alone) / 6 / 7

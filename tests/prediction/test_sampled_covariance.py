@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.covariance_kinds import Start
+from finitewidth.prediction.covariance_kinds import InitialOutputs
 from finitewidth.prediction.covariance_sources import initial_fluctuation, lambda_back
 from finitewidth.prediction.dense_covariance import composite, correlation, dense_covariance, kernel_noise
 from finitewidth.prediction.neuron_sources import Factors, Source
@@ -112,7 +112,7 @@ def isolated(source, start, zero):
 
 def filled(kernels, modes, samples, seed=0, kinds=KINDS, zero=None):
     """Strata with samples, by rounds: later ones know where the earlier ones scattered."""
-    decay, start = Decay.of(modes, jnp.float64), Start.of(modes, jnp.float64)
+    decay, start = Decay.of(modes, jnp.float64), InitialOutputs.of(modes, jnp.float64)
     strata = [s for s in covariance_strata(kernels, modes, jnp.float64) if s.kind in kinds]
     rng = np.random.default_rng(seed)
     # With so few points compilation would take longer than the work itself.

@@ -9,10 +9,10 @@ from finitewidth.dynamics.algorithms import (
 )
 from finitewidth.dynamics.clocks import Clock, Flow, Steps
 from finitewidth.dynamics.kernel_descent import SpectralFilter, Spectrum, smoother, training_filter
-from finitewidth.dynamics.ridge import RidgeFit, objective, ridge_regression
+from finitewidth.dynamics.ridge import RidgeFit, ridge_regression
 
 __all__ = [
     "Clock", "DirectOptimization", "Flow", "GradientDescent", "GradientFlow", "RidgeFit", "SpectralAlgorithm",
-    "SpectralFilter", "Spectrum", "Steps", "check_algorithm", "objective", "ridge_regression", "smoother",
+    "SpectralFilter", "Spectrum", "Steps", "check_algorithm", "ridge_regression", "smoother",
     "training_filter",
 ]  # fmt: skip

@@ -30,11 +30,6 @@ class Clock(ABC):
 
     @property
     @abstractmethod
-    def rate(self) -> float:
-        """What a source adds to the outputs per step, or per unit of time."""
-
-    @property
-    @abstractmethod
     def residual_step(self) -> float:
         """The step that separates a mode's value before and after; zero for a flow."""
 
@@ -52,6 +47,11 @@ class Clock(ABC):
         """Whether time flows; otherwise it counts steps."""
         return self.residual_step == 0
 
+    @property
+    def rate(self) -> float:
+        """What a source adds to the outputs per step, or per unit of time."""
+        return self.residual_step or 1.0
+
     def factor(self, t: np.ndarray) -> np.ndarray:
         """x: what one step leaves of a residual."""
         return 1 - self.residual_step * t
@@ -63,10 +63,6 @@ class Steps(Clock):
 
     eta: float
     steps: int | float
-
-    @property
-    def rate(self) -> float:
-        return self.eta
 
     @property
     def residual_step(self) -> float:
@@ -112,10 +108,6 @@ class Flow(Clock):
     """Gradient flow for a time."""
 
     time: float
-
-    @property
-    def rate(self) -> float:
-        return 1.0
 
     @property
     def residual_step(self) -> float:

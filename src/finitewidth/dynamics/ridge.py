@@ -74,15 +74,3 @@ def ridge_regression(
     fitted = np.asarray(kernel) @ coefficients
     norm_squared = np.sum(coefficients * fitted, axis=0)
     return RidgeFit(coefficients, fitted, norm_squared, np.diag(inverse).copy(), ridge)
-
-
-def objective(
-    kernel: Float[AnyArray, "train train"],
-    coefficients: Float[AnyArray, "train out"],
-    y: Float[AnyArray, "train out"],
-    ridge: float | int,
-) -> float:
-    """The penalised loss of any function in the span of the kernels: what the fit minimises."""
-    coefficients = np.asarray(coefficients)
-    values = np.asarray(kernel) @ coefficients
-    return float(np.sum((values - np.asarray(y)) ** 2) + ridge * np.sum(coefficients * values))

@@ -18,7 +18,7 @@ from jax.core import eval_context
 from jaxtyping import Array, Float
 from scipy.special import gammainccinv
 
-from finitewidth.expectations.derivative_moments import derivatives
+from finitewidth.derivatives import value_and_derivatives
 from finitewidth.expectations.quadrature import Rule
 
 Signature = tuple[int, int, int, int]
@@ -130,7 +130,7 @@ def _errors(function: Callable[[Array], Array], spread: float) -> _Errors:
 
 def stacked(function: Callable[[Array], Array], z: Float[Array, "*s"]) -> Float[Array, "4 *s"]:
     """The function and its first three derivatives."""
-    return jnp.stack(derivatives(function, z, HIGHEST))
+    return jnp.stack(value_and_derivatives(function, z, HIGHEST))
 
 
 _stacked = jax.jit(stacked, static_argnums=0)

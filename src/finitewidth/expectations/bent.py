@@ -19,9 +19,10 @@ import numpy as np
 from jax.core import eval_context
 from jaxtyping import Array, Bool, Float
 
+from finitewidth.derivatives import value_and_derivatives
 from finitewidth.expectations.axis_rules import SIGNATURES, Signature
 from finitewidth.expectations.cones import cone_grid, thin_root
-from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, derivatives
+from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE
 from finitewidth.expectations.four_point import FourPoint, patterns_of, set_averages, spread_out
 from finitewidth.expectations.kinks import shape_at_zero
 from finitewidth.expectations.quadrature import gaussian_rule
@@ -87,7 +88,8 @@ def _bracket_pairs(
 
 def _brackets(function: Callable[[Array], Array], z: Float[np.ndarray, "*s"]) -> Float[np.ndarray, "6 *s"]:
     with eval_context():
-        return np.stack([np.asarray(d) for d in derivatives(function, jnp.asarray(z))])
+        found = value_and_derivatives(function, jnp.asarray(z), HIGHEST_DERIVATIVE)
+        return np.stack([np.asarray(d) for d in found])
 
 
 class _GivenZero:

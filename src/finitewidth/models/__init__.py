@@ -1,6 +1,5 @@
 """Models as functions of their weights: what is trained, before any theory of the training."""
 
-from finitewidth.models.features import FourierFeatures, MixedMetaFeatures, PolynomialFeatures
 from finitewidth.models.meta_kernel import DenseMetaKernel, FeatureMetaKernel, MetaKernel, ScaledMetaKernel
 from finitewidth.models.point_model import PointModel
 from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
@@ -14,7 +13,7 @@ from finitewidth.models.taylor_models import (
 )
 
 __all__ = [
-    "CubicModel", "DenseMetaKernel", "FeatureMetaKernel", "FeatureModel", "FeatureTable", "FourierFeatures",
-    "LinearModel", "MetaKernel", "MixedMetaFeatures", "NeuronMetaKernel", "PointModel", "PolynomialFeatures",
-    "QuadraticModel", "RandomNeurons", "ScaledMetaKernel", "TangentMetaKernel", "TangentModel",
+    "CubicModel", "DenseMetaKernel", "FeatureMetaKernel", "FeatureModel", "FeatureTable", "LinearModel",
+    "MetaKernel", "NeuronMetaKernel", "PointModel", "QuadraticModel", "RandomNeurons", "ScaledMetaKernel",
+    "TangentMetaKernel", "TangentModel",
 ]  # fmt: skip

@@ -20,20 +20,13 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from finitewidth.architecture import Affine, Layer, check_network
 from finitewidth.architecture.weights import Draw
 from finitewidth.checks import check_key
+from finitewidth.estimate import Estimate, sample_mean
 from finitewidth.networks.checkpoints import Settings
 from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_unnamed
 from finitewidth.networks.linear_descent import linear_descent
 from finitewidth.networks.members import map_members
 from finitewidth.networks.models import Inputs, as_points
 from finitewidth.networks.training import DivergenceError, State, Task, as_task, trajectory
-
-
-class Estimate(NamedTuple):
-    """An average over independent draws with its standard error."""
-
-    value: Float[np.ndarray, "test out"]
-    sem: Float[np.ndarray, "test out"]
-    draws: int
 
 
 class PairedEnsemble(NamedTuple):
@@ -66,12 +59,9 @@ class PairedEnsemble(NamedTuple):
 
     @property
     def variance_reduction(self) -> dict[str, Float[np.ndarray, "test out"]]:
-        """By which factor each estimate's variance is below that of as many plain networks."""
-        single = self.plain.sem**2 * self.plain.draws
-        return {
-            name: single / (self.plain.draws * getattr(self, name).sem ** 2)
-            for name in ("flipped", "nonlinear", "mean")
-        }
+        """Variance of `plain` over the variance of each estimate, at equal numbers of pairs."""
+        names = ("flipped", "nonlinear", "mean")
+        return {name: (self.plain.sem / getattr(self, name).sem) ** 2 for name in names}
 
 
 def flip_last_layer(params: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
@@ -182,14 +172,14 @@ def paired_ensemble(
     )
     _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]))
     outputs, linear = pairs["outputs"], pairs["linear"]
-    nonlinear = _estimate((outputs - linear).mean(axis=1))
-    linear_mean = _estimate(alone["linear"].mean(axis=1))
+    nonlinear = sample_mean((outputs - linear).mean(axis=1))
+    linear_mean = sample_mean(alone["linear"].mean(axis=1))
     return PairedEnsemble(
-        plain=_estimate(outputs[:, 0]),
-        flipped=_estimate(outputs.mean(axis=1)),
+        plain=sample_mean(outputs[:, 0]),
+        flipped=sample_mean(outputs.mean(axis=1)),
         nonlinear=nonlinear,
         mean=Estimate(
-            nonlinear.value + linear_mean.value, np.hypot(nonlinear.sem, linear_mean.sem), nonlinear.draws
+            nonlinear.value + linear_mean.value, np.hypot(nonlinear.sem, linear_mean.sem), nonlinear.dof
         ),
         outputs=outputs,
         linear=linear,
@@ -205,8 +195,3 @@ def _refuse_unstable(learning_rate: float, lambda_max: Float[np.ndarray, " draws
             f"{len(lambda_max)} draws, whose linearised networks diverge; "
             f"use at most {2 / lambda_max.max():.4g}."
         )
-
-
-def _estimate(samples: Float[np.ndarray, "draws test out"]) -> Estimate:
-    sem = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-    return Estimate(samples.mean(axis=0), sem, len(samples))

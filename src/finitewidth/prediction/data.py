@@ -3,35 +3,13 @@
 import warnings
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from finitewidth.checks import as_numbers
+from finitewidth.checks import as_targets
 from finitewidth.statistics.inputs import ArrayLike
 
 Start = Callable[[Array], Array] | tuple[ArrayLike, ArrayLike]
-
-
-def as_targets(
-    y: ArrayLike, points: int, dtype: jnp.dtype, name: str = "y_train"
-) -> Float[Array, "points out"]:
-    """Targets as a (points, outputs) array of the inputs' precision."""
-    y = as_numbers(name, y).astype(dtype)
-    if y.ndim == 1:
-        y = y[:, None]
-    if y.ndim != 2 or y.shape[0] != points or y.shape[1] == 0:
-        raise ValueError(
-            f"{name} has shape {y.shape}; {points} points need ({points},) or ({points}, outputs)."
-        )
-    bad = np.zeros(points, bool) if isinstance(y, Tracer) else ~np.isfinite(np.asarray(y)).all(axis=1)
-    if bad.any():
-        raise ValueError(
-            f"{name} holds NaN or infinite values in {bad.sum()} of {points} rows, "
-            f"first in row {np.argmax(bad)}."
-        )
-    return y
 
 
 def warn_of_few_rows(y: Float[Array, "train out"]) -> None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.expectations.derivative_moments import derivatives
+from finitewidth.derivatives import value_and_derivatives
 from finitewidth.statistics.hidden_layers import HiddenLayer
 from finitewidth.statistics.source_edges import Edges, Matrix
 
@@ -101,7 +101,7 @@ class Source(eqx.Module):
     def neuron(self, key: PRNGKeyArray, rows: int) -> "Neuron":
         """Draw preactivations at all points."""
         normal = jax.random.normal(key, (rows, 1, self.root.shape[1]), self.root.dtype)
-        return Neuron(self, *derivatives(self.function, normal @ self.root.T, 3))
+        return Neuron(self, *value_and_derivatives(self.function, normal @ self.root.T, 3))
 
 
 class Neuron(eqx.Module):

@@ -28,7 +28,7 @@ from finitewidth.prediction.methods import Progress, SampledNeurons
 from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
 from finitewidth.prediction.projector_weights import first_weights
 from finitewidth.prediction.sampled_kinds import NESTED, Decay
-from finitewidth.prediction.sampled_mean import layer_sources
+from finitewidth.prediction.sampled_mean import batch_rows, layer_sources
 from finitewidth.prediction.time_nodes import Nodes, Pairs, Times, TimeStrata, time_strata
 from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import LayerKernels
@@ -41,8 +41,7 @@ _GROWTH = 6.0
 _UNIFORM = 0.1
 # Relative to the variance before training, a coefficient that no width makes visible.
 _NEGLIGIBLE = 1e-6
-# Numbers held for one batch of samples, and for the products of a few of its samples.
-_ENTRIES = 2**17
+# Numbers held for the products of a few samples of a batch.
 _PRODUCT_ENTRIES = 2**20
 
 
@@ -186,7 +185,7 @@ def sampled_covariance(
     decay, start = Decay.of(modes, dtype), InitialOutputs.of(modes, dtype)
     exact = unsampled_covariance(kernels, modes)
     strata = covariance_strata(kernels, modes, dtype)
-    rows = _batch_rows(len(modes.K), modes.Y.shape[1])
+    rows = batch_rows(len(modes.K), modes.Y.shape[1])
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
     negligible = float(np.mean((_NEGLIGIBLE * np.diag(modes.K)[modes.train :]) ** 2))
     extra = [max(_PILOT, _PILOT_PER_TIME * s.times.count) for s in strata]
@@ -246,11 +245,6 @@ def unsampled_covariance(kernels: LayerKernels, modes: TrainingModes) -> Float[n
     reached = modes.Theta_modes[train:] @ (U.T @ on_modes[:train] * later)
     with_kernel = Ku @ (on_modes[train:] * h[0] - reached).T
     return bar @ shifts.G1 @ bar.T - with_kernel - with_kernel.T
-
-
-def _batch_rows(points: int, outputs: int) -> int:
-    rows = _ENTRIES // (points * outputs)
-    return int(2 ** np.clip(np.floor(np.log2(max(rows, 1))), 5, 12))
 
 
 def _allocation(strata: list[CovarianceStratum], wanted: float, left: int, done: int) -> list[int]:

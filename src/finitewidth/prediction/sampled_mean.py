@@ -114,7 +114,7 @@ def sampled_mean(
     test, out = len(modes.K) - modes.train, modes.Y.shape[1]
     shift = _mean_kernel(kernels, modes)
     strata = _strata(kernels, modes, dtype, (out, test))
-    rows = _batch_rows(len(modes.K), out)
+    rows = batch_rows(len(modes.K), out)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(options.key)).tolist())
     extra = [np.full(s.times.count, max(_PILOT, -(-rows // s.times.count))) for s in strata]
     done, round_ = 0, 0
@@ -162,7 +162,8 @@ def layer_sources(
         yield source, kernels.hidden[-1].width / layer.width
 
 
-def _batch_rows(points: int, outputs: int) -> int:
+def batch_rows(points: int, outputs: int) -> int:
+    """Samples of one batch: a power of two that keeps its arrays small."""
     rows = _ENTRIES // (points * outputs)
     return int(2 ** np.clip(np.floor(np.log2(max(rows, 1))), 5, 12))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from finitewidth.statistics.depth_growth import DepthGrowth, vertex_slope
     from finitewidth.statistics.kernels import Kernels, trajectory
     from finitewidth.statistics.mercer_decomposition import mercer
-    from finitewidth.statistics.paths import NTKMoments, ntk_moments
+    from finitewidth.statistics.paths import NTKMoments, ntk_moments, ntk_ratio_limit
     from finitewidth.statistics.phases import (
         CorrelationLengths,
         PhaseDiagram,

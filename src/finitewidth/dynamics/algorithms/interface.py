@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from finitewidth.dynamics.algorithms.gradient_descent import GradientDescent
 
 Eigenvalues = Float[Array, "..."]
+_WITH_PATH = "GradientDescent or GradientFlow"
 
 
 class SpectralAlgorithm(eqx.Module):
@@ -51,21 +52,15 @@ class SpectralAlgorithm(eqx.Module):
 
     def stopped(self, at: float | int) -> "SpectralAlgorithm":
         """The same algorithm after a number of steps, or at a time: for loss curves."""
-        self._refuse("{} has no trajectory", "stopped", "GradientDescent or GradientFlow")
+        self._refuse("{} has no trajectory", "stopped", _WITH_PATH)
 
     def clock(self) -> Clock:
         """How residuals decay in time, all choices made: for the corrections in 1/width."""
-        self._refuse(
-            "order=1 depends on the path of training, which {} does not have",
-            "clock", "GradientDescent or GradientFlow",
-        )  # fmt: skip
+        self._refuse("order=1 depends on the path of training, which {} does not have", "clock", _WITH_PATH)
 
     def projectors(self, l1: Eigenvalues, l2: Eigenvalues) -> tuple[Array, Array]:
         r"""$Z_A$ and $Z_B$ of pairs of modes of the nearly-kernel formula, all choices made."""
-        self._refuse(
-            "the nearly-kernel formula is not known for {}",
-            "projectors", "GradientDescent, GradientFlow or DirectOptimization",
-        )  # fmt: skip
+        self._refuse("the nearly-kernel formula is not known for {}", "projectors", "DirectOptimization")
 
     def second_order(self) -> Literal["row-space", "gauss-newton"]:
         r"""The path of a trained quadratic model whose second order in $\epsilon$ is known."""

@@ -1,67 +1,24 @@
 """Measured numbers with their standard errors, and what may be computed from them."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-Numbers = np.ndarray | np.floating | float
+from finitewidth.estimate import Estimate, Numbers, sample_mean
+
+__all__ = [
+    "Estimate", "combined", "exact", "jackknife", "propagated", "sample_mean", "share", "stacked", "variance",
+]  # fmt: skip
 
 # Blocks that a jackknife leaves out in turn: so many that its error is nearly a Gaussian's.
 _BLOCKS = 200
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """A measured array, its standard error (zero where the measurement is exact) and its degrees of freedom.
-
-    The degrees of freedom are those of the standard error: one less than the number of draws or blocks that
-    it was computed from, infinite where it is known. `value, sem = estimate` unpacks the first two.
-    """
-
-    value: Float[np.ndarray, "*shape"]
-    sem: Float[np.ndarray, "*shape"]
-    dof: Float[np.ndarray, "..."] | float = np.inf
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return iter((self.value, self.sem))
-
-    def __getitem__(self, index: Any) -> "Estimate":
-        """The entries that NumPy's indexing picks."""
-        dof = np.broadcast_to(self.dof, self.value.shape)
-        return _estimate(*(part[index] for part in (self.value, self.sem, dof)))
-
-    def times(self, factor: Numbers) -> "Estimate":
-        """The estimate of a known multiple."""
-        return _estimate(self.value * factor, self.sem * np.abs(factor), self.dof)
-
-    def plus(self, known: Numbers) -> "Estimate":
-        """The estimate of the sum with a known number."""
-        return _estimate(self.value + known, self.sem, self.dof)
-
-    def reshape(self, *shape: int) -> "Estimate":
-        """The same entries in another shape."""
-        parts = (self.value, self.sem, np.broadcast_to(self.dof, self.value.shape))
-        return Estimate(*(part.reshape(*shape) for part in parts))
-
-
-def _estimate(value: Any, sem: Any, dof: Any = np.inf) -> Estimate:
-    """The same with arrays in place of single numbers."""
-    return Estimate(*(np.asarray(part, dtype=float) for part in (value, sem, dof)))
 
 
 def exact(value: Numbers) -> Estimate:
     """A measurement without statistical error: enumeration or direct integration."""
     value = np.asarray(value, dtype=float)
     return Estimate(value, np.zeros_like(value))
-
-
-def sample_mean(samples: np.ndarray) -> Estimate:
-    """Mean over the first axis, whose entries are independent draws."""
-    sem = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
-    return _estimate(samples.mean(axis=0), sem, len(samples) - 1)
 
 
 def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], Numbers]) -> Estimate:
@@ -74,7 +31,7 @@ def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], Numbers]) ->
         [function((total - part) / (len(moments) - size)) for part, size in zip(sums, sizes, strict=True)]
     )
     sem = np.sqrt((len(blocks) - 1) * left_out.var(axis=0))
-    return _estimate(function(total / len(moments)), sem, len(blocks) - 1)
+    return Estimate.of(function(total / len(moments)), sem, len(blocks) - 1)
 
 
 def variance(samples: np.ndarray) -> Estimate:
@@ -86,7 +43,7 @@ def variance(samples: np.ndarray) -> Estimate:
 
 def share(count: int | np.integer, draws: int, probability: float) -> Estimate:
     """A share of draws, with the standard error that it has if each counts with this probability."""
-    return _estimate(count / draws, np.sqrt(probability * (1 - probability) / draws))
+    return Estimate.of(count / draws, np.sqrt(probability * (1 - probability) / draws))
 
 
 def stacked(estimates: Sequence[Estimate]) -> Estimate:
@@ -100,7 +57,7 @@ def combined(weights: Sequence[int | float], estimates: Sequence[Estimate]) -> E
     value = np.sum([w * e.value for w, e in zip(weights, estimates, strict=True)], axis=0)
     parts = np.stack([w * e.sem for w, e in zip(weights, estimates, strict=True)])
     dof = np.stack([np.broadcast_to(e.dof, e.value.shape) for e in estimates])
-    return _estimate(value, np.sqrt(np.sum(parts**2, axis=0)), _pooled(parts, dof))
+    return Estimate.of(value, np.sqrt(np.sum(parts**2, axis=0)), _pooled(parts, dof))
 
 
 def propagated(function: Callable[..., Numbers], *estimates: Estimate) -> Estimate:
@@ -120,7 +77,7 @@ def propagated(function: Callable[..., Numbers], *estimates: Estimate) -> Estima
             parts.append((np.asarray(ends[0], dtype=float) - ends[1]) / 2)
             dof.append(np.full(np.shape(ends[0]), freedom[place]))
     parts = np.stack(parts)
-    return _estimate(function(*values), np.sqrt(np.sum(parts**2, axis=0)), _pooled(parts, np.stack(dof)))
+    return Estimate.of(function(*values), np.sqrt(np.sum(parts**2, axis=0)), _pooled(parts, np.stack(dof)))
 
 
 def _pooled(parts: Float[np.ndarray, "n *shape"], dof: Float[np.ndarray, "n *shape"]) -> np.ndarray:
