@@ -10,9 +10,9 @@ from abc import abstractmethod
 from typing import Literal
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.checks import is_number, plain
 
 _SOLUTIONS = ("row-space", "gauss-newton", "minimum-norm")
@@ -35,12 +35,12 @@ class SpectralAlgorithm(eqx.Module):
         """The same algorithm after a number of steps, or at a time."""
 
     @abstractmethod
-    def residual(self, eigenvalues: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Fraction of the residual that is left in each mode."""
+    def residual(self, eigenvalues: Float[AnyArray, " n"]) -> Float[AnyArray, " n"]:
+        """Fraction of the residual that is left in each mode; NumPy arrays are answered by NumPy."""
 
     @abstractmethod
-    def gain(self, eigenvalues: Float[Array, " n"]) -> Float[Array, " n"]:
-        """(1 - residual) / eigenvalue, with its limit at zero eigenvalues."""
+    def gain(self, eigenvalues: Float[AnyArray, " n"]) -> Float[AnyArray, " n"]:
+        """(1 - residual) / eigenvalue, with its limit at zero eigenvalues; NumPy arrays stay NumPy arrays."""
 
 
 def check_algorithm(algorithm: object, *others: str) -> None:
@@ -91,23 +91,25 @@ class GradientDescent(SpectralAlgorithm):
         return GradientDescent(self.eta, at)
 
     def residual(self, eigenvalues):
+        numpy = eigenvalues.__array_namespace__()
         factor = 1 - self._step() * eigenvalues
         if self.converged:
-            return jnp.where(factor < 1, 0.0, 1.0)
-        sign = jnp.where((factor < 0) & (self.steps % 2 == 1), -1.0, 1.0)
+            return numpy.where(factor < 1, 0.0, 1.0)
+        sign = numpy.where((factor < 0) & (self.steps % 2 == 1), -1.0, 1.0)
         # An array as exponent: for a Python number every other number of steps would be compiled anew.
-        return sign * jnp.abs(factor) ** jnp.asarray(self.steps, factor.dtype)
+        return sign * numpy.abs(factor) ** numpy.asarray(self.steps, dtype=factor.dtype)
 
     def gain(self, eigenvalues):
         if self.converged:
             return 1 / eigenvalues
+        numpy = eigenvalues.__array_namespace__()
         x = self._step() * eigenvalues
-        slow = jnp.where(x < 0.5, x, 0.0)
+        slow = numpy.where(x < 0.5, x, 0.0)
         # (1 - (1 - x)^t) / x without cancellation in the slow modes.
-        small = -jnp.expm1(self.steps * jnp.log1p(-slow)) / jnp.where(slow > 0, slow, 1)
-        small = jnp.where(slow > 0, small, self.steps)
-        fast = (1 - self.residual(eigenvalues)) / jnp.where(x < 0.5, 1, x)
-        return self._step() * jnp.where(x < 0.5, small, fast)
+        small = -numpy.expm1(self.steps * numpy.log1p(-slow)) / numpy.where(slow > 0, slow, 1)
+        small = numpy.where(slow > 0, small, self.steps)
+        fast = (1 - self.residual(eigenvalues)) / numpy.where(x < 0.5, 1, x)
+        return self._step() * numpy.where(x < 0.5, small, fast)
 
     def _step(self) -> float:
         if self.eta == "auto":
@@ -135,16 +137,18 @@ class GradientFlow(SpectralAlgorithm):
         return GradientFlow(at)
 
     def residual(self, eigenvalues):
+        numpy = eigenvalues.__array_namespace__()
         if self.converged:
-            return jnp.where(eigenvalues > 0, 0.0, 1.0)
-        return jnp.exp(-self.time * eigenvalues)
+            return numpy.where(eigenvalues > 0, 0.0, 1.0)
+        return numpy.exp(-self.time * eigenvalues)
 
     def gain(self, eigenvalues):
         if self.converged:
             return 1 / eigenvalues
+        numpy = eigenvalues.__array_namespace__()
         x = self.time * eigenvalues
-        safe = jnp.where(x > 0, x, 1)
-        return self.time * jnp.where(x > 0, -jnp.expm1(-x) / safe, 1)
+        safe = numpy.where(x > 0, x, 1)
+        return self.time * numpy.where(x > 0, -numpy.expm1(-x) / safe, 1)
 
 
 class DirectOptimization(SpectralAlgorithm):
@@ -187,7 +191,7 @@ class DirectOptimization(SpectralAlgorithm):
         raise ValueError("direct optimisation has no trajectory: use GradientDescent or GradientFlow.")
 
     def residual(self, eigenvalues):
-        return jnp.where(eigenvalues > 0, 0.0, 1.0)
+        return eigenvalues.__array_namespace__().where(eigenvalues > 0, 0.0, 1.0)
 
     def gain(self, eigenvalues):
         return 1 / eigenvalues

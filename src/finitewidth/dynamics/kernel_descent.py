@@ -28,15 +28,19 @@ _DENSE = 300
 class Spectrum(eqx.Module):
     """Eigenvalues, in rising order, and eigenvectors of a training kernel."""
 
-    eigenvalues: Float[Array, " train"]
-    eigenvectors: Float[Array, "train train"]
+    eigenvalues: Float[AnyArray, " train"]
+    eigenvectors: Float[AnyArray, "train train"]
 
     @classmethod
     def of(cls, kernel: Float[Array, "train train"]) -> "Spectrum":
         """Diagonalise a kernel; rounding below zero is cut off."""
         return cls(*_eigh(kernel))
 
-    def residual(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[Array, " train"]:
+    def on_host(self) -> "Spectrum":
+        """The same in NumPy, for work with many small steps."""
+        return jax.tree.map(np.asarray, self)
+
+    def residual(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[AnyArray, " train"]:
         """Fraction of each mode's residual that is left on the training set."""
         left = algorithm.residual(self.eigenvalues + ridge)
         if ridge == 0:
@@ -45,7 +49,7 @@ class Spectrum(eqx.Module):
 
     def residual_map(
         self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0
-    ) -> Float[Array, "train train"]:
+    ) -> Float[AnyArray, "train train"]:
         """U(t): what is left of the residual on the training set."""
         return (self.eigenvectors * self.residual(algorithm, ridge)) @ self.eigenvectors.T
 
@@ -59,8 +63,8 @@ def _eigh(kernel: Float[Array, "train train"]) -> tuple[Array, Array]:
 class SpectralFilter(NamedTuple):
     """A partly trained model: the gain of each eigenmode."""
 
-    eigenvectors: Float[Array, "train train"]
-    gain: Float[Array, " train"]
+    eigenvectors: Float[AnyArray, "train train"]
+    gain: Float[AnyArray, " train"]
 
     def solve(self, right: Float[AnyArray, "train k"]) -> Float[Array, "train k"]:
         r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""

@@ -68,19 +68,18 @@ def loss_curves(
     check_algorithm(algorithm)
     if np.ndim(as_numbers("at", at)) != 1:
         raise ValueError(f"at must be a list of numbers of steps, or of times, got {at!r}.")
-    spectrum = Spectrum.of(problem.train.ntk)
-    algorithm = algorithm.resolved(float(np.asarray(spectrum.eigenvalues)[-1]) + ridge)
+    spectrum = Spectrum.of(problem.train.ntk).on_host()
+    algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
     stops = [algorithm.stopped(_plain(t)) for t in np.asarray(at).tolist()]
     if ridge == 0 and any(stop.converged for stop in stops):
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
     modes = _Modes.of(problem, spectrum, initial)
-    train = [0.5 * np.sum(np.asarray(spectrum.residual(stop, ridge)) ** 2 * modes.power) for stop in stops]
+    train = [0.5 * np.sum(spectrum.residual(stop, ridge) ** 2 * modes.power) for stop in stops]
     times, rows = np.asarray(at, dtype=float), len(problem.y)
     if y_test is None:
         return LossCurves(times, np.asarray(train) / rows, None)
     y_test = np.asarray(as_targets(y_test, len(problem.x_test), problem.y.dtype, "y_test"))
-    shifted = spectrum.eigenvalues + ridge
-    test = [modes.test_loss(np.asarray(stop.gain(shifted)), y_test) for stop in stops]
+    test = [modes.test_loss(stop.gain(spectrum.eigenvalues + ridge), y_test) for stop in stops]
     return LossCurves(times, np.asarray(train) / rows, np.asarray(test) / len(y_test))
 
 

@@ -8,9 +8,8 @@ small part of the standard error of the comparison, nothing would be seen of it.
 import math
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import (
     DirectOptimization,
@@ -42,12 +41,12 @@ class Stop(NamedTuple):
 class _Approach(NamedTuple):
     """The mean prediction as a function of the step number, in the basis of the kernel's eigenvectors."""
 
-    eigenvalues: Float[Array, " train"]
+    eigenvalues: Float[np.ndarray, " train"]
     reach: Float[np.ndarray, "test train"]
     labels: Float[np.ndarray, "train out"]
 
     def remaining(self, algorithm: GradientDescent, steps: int) -> float:
-        gains = [np.asarray(algorithm.stopped(at).gain(self.eigenvalues)) for at in (math.inf, steps)]
+        gains = [algorithm.stopped(at).gain(self.eigenvalues) for at in (math.inf, steps)]
         return _rms(self.reach @ ((gains[0] - gains[1])[:, None] * self.labels))
 
 
@@ -60,9 +59,8 @@ def stop(
     most_steps: int,
 ) -> Stop:
     """The descent to do instead of `algorithm`, with at most `most_steps` steps where the end is infinite."""
-    spectrum = Spectrum.of(problem.train.ntk)
-    eigenvalues, V = np.asarray(spectrum.eigenvalues), np.asarray(spectrum.eigenvectors)
-    largest = float(eigenvalues[-1]) + ridge
+    spectrum = Spectrum.of(problem.train.ntk).on_host()
+    largest = float(spectrum.eigenvalues[-1]) + ridge
     if isinstance(algorithm, GradientFlow) and not algorithm.converged:
         steps = max(1, math.ceil(algorithm.time * largest / (2 * _FLOW_STEP)))
         return Stop(GradientDescent(algorithm.time / steps, steps), 0.0)
@@ -72,9 +70,10 @@ def stop(
     descent = descent.resolved(largest)
     if not descent.converged:
         return Stop(descent, 0.0)
+    V = np.asarray(spectrum.eigenvectors)
     y, reach = np.asarray(problem.y), np.asarray(problem.test_train.ntk) @ V
     rounding = float(np.finfo(V.dtype).eps) * largest
-    approach = _Approach(jnp.asarray(np.maximum(eigenvalues + ridge, rounding)), reach, V.T @ y)
+    approach = _Approach(np.maximum(spectrum.eigenvalues + ridge, rounding), reach, V.T @ y)
     error = _rms(np.asarray(law.std)) / math.sqrt(networks)
     tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(y))
     steps = _first(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
