@@ -14,11 +14,39 @@ jaxtyping.install_import_hook("finitewidth", "beartype.beartype")
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  (loads its own BLAS)
+from threadpoolctl import threadpool_limits
 
 import finitewidth  # noqa: F401  (switches JAX to 64 bits before any test builds an array)
 from finitewidth.programs import keep_programs, release_programs
 
 keep_programs(say=lambda sentence: print(sentence, file=sys.stderr))
+# The matrices of the tests are small: threads of BLAS would wait for each other, and for the other worker.
+threadpool_limits(1)
+
+
+# Files whose tests share nothing with each other.
+_APART = ("tests/lab/test_claims.py", "tests/docs/test_code_blocks.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep a file on one worker, so that its fixtures and programs are made once; spread the others."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if nodeid.startswith(_APART) else nodeid.split("::")[0]
+
+    return Scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """Whole files first; then single tests, the longest claims leading, so that all workers end together."""
+    whole = [item for item in items if not item.nodeid.startswith(_APART)]
+    single = [item for item in items if item.nodeid.startswith(_APART)]
+    summary = [item for item in single if "rarely_fails_by_noise" in item.name]
+    items[:] = [*whole, *(item for item in reversed(single) if item not in summary), *summary]
 
 
 @pytest.fixture(autouse=True)

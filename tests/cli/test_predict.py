@@ -58,6 +58,23 @@ def test_predictions_are_those_of_the_library_in_units_of_the_target(command, pr
     assert summary["data"]["task"] == "regression"
 
 
+def test_one_prediction_takes_few_programs(command, rng, tmp_path):
+    """One for every small operation on the host would take longer than the prediction: there were 152."""
+    a, b = rng.normal(size=(2, 43))
+    write(tmp_path / "prices.csv", {"a": a, "b": b, "price": np.sin(a) + b})
+    compiled = []
+
+    def count(name: str, seconds: float, **details) -> None:
+        compiled.append(name == "/jax/core/compile/backend_compile_duration")
+
+    jax.monitoring.register_event_duration_secs_listener(count)
+    try:
+        assert command("predict", "prices.csv", "--target", "price", *SMALL).code == 0
+    finally:
+        jax.monitoring.unregister_event_duration_listener(count)
+    assert 0 < sum(compiled) <= 75
+
+
 def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path):
     write(tmp_path / "few.csv", {name: values[:5] for name, values in columns.items()})
     asked = ("predict", "few.csv", "--target", "price", "--hidden", "64", "--order", "1", "--steps", "40")

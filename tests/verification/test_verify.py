@@ -75,7 +75,8 @@ def test_the_law_at_the_stop_is_computed_as_the_law_was(data, monkeypatch):
     monkeypatch.setattr("finitewidth.verification.verify.predict", recorded)
     check = fw.verify(law, 3, dtype=jnp.float32)
     assert asked == [method]
-    assert check.predicted_correction is not None
+    assert_close(check.predicted_correction, law.mean_correction, 0.0)
+    assert_close(check.predicted_mean, law.mean, 0.0)
 
 
 def test_flow_is_followed_with_small_steps(data):

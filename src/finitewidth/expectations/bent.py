@@ -14,15 +14,13 @@ import itertools
 import math
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
 from jax.core import eval_context
 from jaxtyping import Array, Bool, Float
 
-from finitewidth.derivatives import value_and_derivatives
 from finitewidth.expectations.axis_rules import SIGNATURES, Signature
 from finitewidth.expectations.cones import cone_grid, thin_root
-from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE
+from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, tower
 from finitewidth.expectations.four_point import FourPoint, patterns_of, set_averages, spread_out
 from finitewidth.expectations.kinks import shape_at_zero
 from finitewidth.expectations.quadrature import gaussian_rule
@@ -86,10 +84,15 @@ def _bracket_pairs(
     return M
 
 
-def _brackets(function: Callable[[Array], Array], z: Float[np.ndarray, "*s"]) -> Float[np.ndarray, "6 *s"]:
+def _brackets(
+    function: Callable[[Array], Array], z: Float[np.ndarray, "*s"], highest: int = HIGHEST_DERIVATIVE
+) -> Float[np.ndarray, "orders *s"]:
+    """Derivatives up to the highest; z is filled up to a power of two, so that few sizes are compiled."""
+    filled = np.zeros(2 ** math.ceil(math.log2(max(z.size, 1))))
+    filled[: z.size] = z.ravel()
     with eval_context():
-        found = value_and_derivatives(function, jnp.asarray(z), HIGHEST_DERIVATIVE)
-        return np.stack([np.asarray(d) for d in found])
+        found = np.stack([np.asarray(d) for d in tower(function, filled, highest)])
+    return found[:, : z.size].reshape(-1, *z.shape)
 
 
 class _GivenZero:
@@ -176,7 +179,7 @@ def _slopes_given_zero(
     n = len(K)
     result = np.zeros((n,) * 4)
     radial = radial_nodes(function, float(np.sqrt(np.diag(K).max())), tolerance)
-    flat = float(_brackets(function, np.zeros(1))[1, 0])
+    flat = float(_brackets(function, np.zeros(1), 1)[1, 0])
     parallel = parallel_pairs(K)
     for a in range(n):
         density = 1 / math.sqrt(2 * math.pi * K[a, a])
@@ -189,7 +192,7 @@ def _slopes_given_zero(
             if free:
                 root = thin_root(given[np.ix_(free, free)])
                 grid = cone_grid(root, radial, _ANGULAR[-2], tolerance)
-                slopes = _brackets(function, grid.nodes @ root.T)[1]
+                slopes = _brackets(function, grid.nodes @ root.T, 1)[1]
                 value *= grid.weights @ math.prod(slopes[:, free.index(i)] for i in triple if not fixed[i])
             for order in itertools.permutations(triple):
                 result[(a, *order)] = density * value

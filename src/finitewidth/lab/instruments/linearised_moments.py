@@ -67,7 +67,7 @@ class Frozen(NamedTuple):
             mean = jnp.asarray(mean_kernels(net, np.asarray(descent.x, float)).tangent, jnp.float32)
             kernel = mean[:, None, :, None] * jnp.eye(out, dtype=jnp.float32)[:, None, :]
         else:
-            kernel = random_starts(net, descent.x, key, _PILOTS).kernel.mean(axis=0)
+            kernel = eqx.filter_jit(random_starts)(net, descent.x, key, _PILOTS).kernel.mean(axis=0)
         zero = jnp.zeros((points, out), jnp.float32)
         basis = jnp.eye(points * out, dtype=jnp.float32).reshape(-1, points, out)
         left = jax.vmap(lambda z: descent.end(kernel, z, jnp.zeros_like(descent.y)))(basis)
