@@ -15,7 +15,7 @@ from scipy.linalg import cho_factor
 import finitewidth  # noqa: F401  (switches 64-bit floats on)
 from finitewidth.dynamics.cholesky import _factorise_in_place
 
-SIZES, TURNS = (1000, 2000, 4000), 5
+SIZES, TURNS = (1000, 2000, 4000), 7
 
 
 def recursion(kernel):
