@@ -3,7 +3,7 @@ r"""Kernel matrices factorised once and solved against many times.
 LAPACK and BLAS are called directly on the memory of the arrays: at thousands of points nearly all the
 time of a prediction is spent here, and half of every symmetric product can be left out. The
 factorisation recurses down to small blocks, which leaves its work to matrix products: the threads of
-LAPACK's own routine wait for each other, and on a busy machine that costs a factor of three.
+LAPACK's own routine wait for each other, on a busy machine longer than they work (benchmarks/cholesky.py).
 """
 
 from typing import NamedTuple

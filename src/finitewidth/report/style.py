@@ -3,19 +3,19 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from cycler import cycler
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from finitewidth.whole_files import whole_file
+
+# Matplotlib is imported by what draws: the numbers of a claim need none.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+else:
+    Axes = Axis = Figure = Any
 
 Points = np.ndarray | Sequence[float] | Sequence[int]
 
@@ -39,7 +39,6 @@ _SETTINGS: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "axes.prop_cycle": cycler(color=PALETTE),
     "grid.color": "#e4e8eb",
     "grid.linewidth": 0.7,
     "xtick.color": "#555c63",
@@ -57,12 +56,18 @@ _SETTINGS: dict[Any, Any] = {
 @contextlib.contextmanager
 def house_style() -> Iterator[None]:
     """Matplotlib settings of all figures, for as long as the block lasts."""
-    with mpl.rc_context(_SETTINGS):
+    import matplotlib as mpl
+    from cycler import cycler
+
+    with mpl.rc_context(_SETTINGS | {"axes.prop_cycle": cycler(color=PALETTE)}):
         yield
 
 
 def panels(title: str, count: int = 1) -> tuple[Figure, list[Axes]]:
     """A titled figure with up to three panels side by side, and more below."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     engine = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
     across = min(count, 3)
     down = -(-count // across)
@@ -105,6 +110,8 @@ def legend(
     **options,
 ) -> None:
     """The curves by name, then what lines and points mean."""
+    from matplotlib.lines import Line2D
+
     handles, labels = axes.get_legend_handles_labels()
     handles += [
         Line2D([], [], color=color, lw=1.7),
@@ -121,6 +128,8 @@ def legend_beside(axes: Axes, measured: str = "networks", theory: str = "theory"
 
 def plain_ticks(axis: Axis, values: Points | None = None) -> None:
     """Label a logarithmic axis of less than two decades with numbers instead of powers of ten."""
+    from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, StrMethodFormatter
+
     locator = LogLocator(subs=(1.0, 2.0, 5.0)) if values is None else FixedLocator(list(values))
     axis.set_major_locator(locator)
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -129,6 +138,8 @@ def plain_ticks(axis: Axis, values: Points | None = None) -> None:
 
 def whole_ticks(axis: Axis) -> None:
     """Label an axis that counts with whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
     axis.set_major_locator(MaxNLocator(integer=True))
 
 
