@@ -72,29 +72,12 @@ class Corrections(eqx.Module):
         """
         return save(self, path)
 
-    @property
-    def P(self) -> Quadruple:
-        return self._differential("P")
-
-    @property
-    def Q(self) -> Quadruple:
-        return self._differential("Q")
-
-    @property
-    def R(self) -> Quadruple:
-        return self._differential("R")
-
-    @property
-    def S(self) -> Quadruple:
-        return self._differential("S")
-
-    @property
-    def T(self) -> Quadruple:
-        return self._differential("T")
-
-    @property
-    def U(self) -> Quadruple:
-        return self._differential("U")
+    P = property(lambda self: self._differential("P"))
+    Q = property(lambda self: self._differential("Q"))
+    R = property(lambda self: self._differential("R"))
+    S = property(lambda self: self._differential("S"))
+    T = property(lambda self: self._differential("T"))
+    U = property(lambda self: self._differential("U"))
 
     def _differential(self, letter: str) -> Quadruple:
         if self.differentials is None:

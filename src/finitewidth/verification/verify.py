@@ -3,17 +3,18 @@
 import dataclasses
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP, Params
 from finitewidth.architecture.networks import dense_stack
 from finitewidth.checks import as_precision, check_whole
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
+from finitewidth.networks.losses import as_loss
+from finitewidth.networks.models import as_model
+from finitewidth.networks.observables import TrainingLoss
 from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.prediction.curves import loss_curves
 from finitewidth.prediction.data import as_targets
@@ -27,17 +28,6 @@ from finitewidth.verification.result import MeasuredCurves, Verification
 from finitewidth.verification.stopping import Stop, stop
 
 _RECORDS = 60
-
-
-class _TestLoss(eqx.Module):
-    """Loss per point at the test points, as a function of the parameters."""
-
-    net: MLP
-    x: Array
-    y: Array
-
-    def __call__(self, params: Params) -> Float[Array, ""]:
-        return 0.5 * jnp.sum((self.net.apply(params, self.x) - self.y) ** 2) / len(self.x)
 
 
 def verify(
@@ -138,7 +128,8 @@ def _train(
         optimizer, learning_rate = "sgd", eta
     record = {}
     if y_test is not None:
-        record = {"test": _TestLoss(net, x_test, as_targets(y_test, len(x_test), precision, "y_test"))}
+        y_test = as_targets(y_test, len(x_test), precision, "y_test")
+        record = {"test": TrainingLoss(as_model(net), as_loss("mse"), x_test, y_test)}
     return train_ensemble(
         net,
         jax.random.key(0) if key is None else key,
@@ -167,7 +158,9 @@ def _result(
     descent, net = chosen.algorithm, dense_stack(problem.net)
     predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=ridge)
     train, train_sem = _average(ensemble.losses / len(problem.y))
-    test, test_sem = _average(ensemble.recorded["test"]) if y_test is not None else (None, None)
+    test, test_sem = (
+        _average(ensemble.recorded["test"] / len(problem.x_test)) if y_test is not None else (None, None)
+    )
     return Verification(
         networks=len(ensemble.outputs),
         steps=int(descent.steps),
