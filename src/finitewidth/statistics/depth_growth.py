@@ -22,7 +22,7 @@ from finitewidth.architecture.critical_point import critical_point
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import is_number
 from finitewidth.statistics import fluctuations
-from finitewidth.statistics.fluctuations import check_continuous, expandable, width_ratios
+from finitewidth.statistics.fluctuations import expandable, width_ratios
 from finitewidth.statistics.one_input import one_input_averages
 
 
@@ -76,7 +76,6 @@ def depth_growth(net: Layer, square: float = 1.0) -> DepthGrowth:
     if not (is_number(square) and 0 < square < np.inf):
         raise ValueError(f"square must be finite and positive, got {square!r}.")
     net = expandable(net)
-    check_continuous(net.activation)
     first, *rest = net.layers
     below = fluctuations.first_layer(np.full((1, 1), float(square)), first)
     levels = [below]

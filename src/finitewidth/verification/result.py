@@ -74,11 +74,7 @@ class Verification(eqx.Module):
     loss: MeasuredCurves
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Write the comparison and all outputs into one file; `finitewidth.load` reads it.
-
-        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
-        replaced once the new one is complete.
-        """
+        """Write the comparison and all outputs into one file; `finitewidth.load` gives every bit back."""
         return save(self, path)
 
     @property

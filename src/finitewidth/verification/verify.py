@@ -93,7 +93,7 @@ def verify(
     at_stop = law
     if descent != algorithm:
         at_stop = predict(problem, None, None, None, descent, origin.order, ridge=ridge, method=origin.method)
-    return _result(problem, chosen, ridge, origin.order, at_stop, ensemble, y_test)
+    return _result(problem, origin, chosen, at_stop, ensemble, y_test)
 
 
 def _trainable(origin: Provenance | None) -> tuple[Provenance, SpectralAlgorithm]:
@@ -148,26 +148,25 @@ def _train(
 
 def _result(
     problem: TrainingProblem,
+    origin: Provenance,
     chosen: Stop,
-    ridge: float,
-    order: int,
     law: TrainedDistribution,
     ensemble: Ensemble,
     y_test: ArrayLike | None,
 ) -> Verification:
     descent, net = chosen.algorithm, dense_stack(problem.net)
-    predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=ridge)
+    predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=origin.ridge)
     train, train_sem = _average(ensemble.losses / len(problem.y))
-    test, test_sem = (
-        _average(ensemble.recorded["test"] / len(problem.x_test)) if y_test is not None else (None, None)
-    )
+    test, test_sem = None, None
+    if y_test is not None:
+        test, test_sem = _average(ensemble.recorded["test"] / len(problem.x_test))
     return Verification(
         networks=len(ensemble.outputs),
         steps=int(descent.steps),
         eta=float(descent.eta),
-        ridge=ridge,
+        ridge=origin.ridge,
         distance_to_end=chosen.distance_to_end,
-        order=order,
+        order=origin.order,
         depth=net.depth,
         width=min(net.hidden),
         predicted_mean=np.asarray(law.mean),
