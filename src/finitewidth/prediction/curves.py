@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers
 from finitewidth.dynamics.algorithms import SpectralAlgorithm, check_algorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
@@ -28,9 +27,9 @@ class LossCurves(eqx.Module):
     `at` holds the numbers of steps (gradient descent) or the times (gradient flow).
     """
 
-    at: Float[AnyArray, " times"]
-    train: Float[AnyArray, " times"]
-    test: Float[AnyArray, " times"] | None
+    at: Float[np.ndarray, " times"]
+    train: Float[np.ndarray, " times"]
+    test: Float[np.ndarray, " times"] | None
 
 
 def loss_curves(

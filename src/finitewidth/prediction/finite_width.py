@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.prediction.dense_covariance import dense_covariance
@@ -52,7 +53,9 @@ def first_order(
         found = _by_tensors(net, x, y, algorithm, method)
     else:
         found = _by_neurons(net, x, y, algorithm, method, progress)
-    validity = ExpansionRange.of(net.hidden, np.asarray(infinite.mean), found.origins.total, found.kappa)
+    validity = ExpansionRange.of(
+        net.hidden, *map(np.asarray, (infinite.mean, found.origins.total)), found.kappa
+    )
     validity.warn()
     n, dtype = net.hidden[-1], infinite.mean.dtype
     over_n = lambda part: jax.tree.map(lambda a: jnp.asarray(a / n, dtype), part)
@@ -88,7 +91,7 @@ class _Coefficients(NamedTuple):
 
     origins: Origins
     origin_errors: Origins
-    error: Float[np.ndarray, "test out"]
+    error: Float[AnyArray, "test out"]
     kappa: float
     samples: int
     covariance: Float[np.ndarray, "test test"] | None = None

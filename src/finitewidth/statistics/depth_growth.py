@@ -19,7 +19,6 @@ from jaxtyping import Array, Float
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import Layer
 from finitewidth.architecture.critical_point import critical_point
-from finitewidth.arrays import AnyArray
 from finitewidth.checks import is_number
 from finitewidth.statistics import fluctuations
 from finitewidth.statistics.fluctuations import expandable, width_ratios
@@ -39,16 +38,16 @@ class DepthGrowth(eqx.Module):
         Width of the layer below; infinite for the first layer, which is exactly Gaussian.
     """
 
-    K: Float[AnyArray, " depth"]
-    Theta: Float[AnyArray, " depth"]
-    G1: Float[AnyArray, " depth"]
-    V: Float[AnyArray, " depth"]
-    H1: Float[AnyArray, " depth"]
-    D: Float[AnyArray, " depth"]
-    F: Float[AnyArray, " depth"]
-    A: Float[AnyArray, " depth"]
-    B: Float[AnyArray, " depth"]
-    width: Float[AnyArray, " depth"]
+    K: Float[np.ndarray, " depth"]
+    Theta: Float[np.ndarray, " depth"]
+    G1: Float[np.ndarray, " depth"]
+    V: Float[np.ndarray, " depth"]
+    H1: Float[np.ndarray, " depth"]
+    D: Float[np.ndarray, " depth"]
+    F: Float[np.ndarray, " depth"]
+    A: Float[np.ndarray, " depth"]
+    B: Float[np.ndarray, " depth"]
+    width: Float[np.ndarray, " depth"]
 
     @property
     def excess_kurtosis(self) -> Float[np.ndarray, " depth"]:
