@@ -307,6 +307,16 @@ def test_damaged_files_are_refused_with_their_name(laws, tmp_path, rng):
             assert_same(with_kernels(fw.load(path)), laws["order 1, dense"])
 
 
+def test_a_damaged_directory_of_the_archive_is_refused(laws, tmp_path):
+    """The byte that says which version of the format its reader must know."""
+    path = laws["order 0"].save(tmp_path / "law.npz")
+    whole = bytearray(path.read_bytes())
+    whole[whole.rindex(b"PK\x01\x02") + 6] = 210
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"law\.npz is cut short"):
+        fw.load(path)
+
+
 def test_other_files_are_refused(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(2))
     (tmp_path / "words.npz").write_text("hello")

@@ -102,7 +102,7 @@ def load(path: str | os.PathLike) -> Any:
         raise FileNotFoundError(f"there is no file {place}.")
     try:
         archive = zipfile.ZipFile(place)
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
         raise ValueError(f"{place} is cut short, or no file that the save of finitewidth wrote.") from None
     with archive:
         if _TEXT not in archive.namelist():

@@ -12,7 +12,6 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers
 from finitewidth.dynamics.algorithms import SpectralAlgorithm, check_algorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
@@ -27,9 +26,9 @@ class LossCurves(eqx.Module):
     `at` holds the numbers of steps (gradient descent) or the times (gradient flow).
     """
 
-    at: Float[AnyArray, " times"]
-    train: Float[AnyArray, " times"]
-    test: Float[AnyArray, " times"] | None
+    at: Float[np.ndarray, " times"]
+    train: Float[np.ndarray, " times"]
+    test: Float[np.ndarray, " times"] | None
 
 
 def loss_curves(

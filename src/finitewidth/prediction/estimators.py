@@ -175,7 +175,29 @@ def _draws(law: TrainedDistribution, n: int, random_state) -> np.ndarray:
     return np.moveaxis(np.asarray(law.sample(jax.random.key(seed), n)), 0, -1)
 
 
-class NTKRegressor(_Regressor):
+class _Trained(_WideNetwork):
+    """Networks trained by gradient descent, to the end unless an algorithm says otherwise."""
+
+    algorithm: Any = None
+
+    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, lambda_b=1.0, lambda_W=1.0, ridge=1e-6):
+        self.depth = depth
+        self.activation = activation
+        self.C_b = C_b
+        self.C_W = C_W
+        self.lambda_b = lambda_b
+        self.lambda_W = lambda_W
+        self.ridge = ridge
+
+    def _learn(self, net: Layer, X, y, index) -> FittedLaw:
+        algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
+        check_algorithm(algorithm)
+        law = TrainedNetworks.of(net, X, y, algorithm, _strength("ridge", self.ridge), index)
+        self.ridge_ = law.ridge
+        return law
+
+
+class NTKRegressor(_Regressor, _Trained):
     """Regression by infinitely wide networks trained with gradient descent.
 
     Parameters
@@ -221,24 +243,11 @@ class NTKRegressor(_Regressor):
         ridge=1e-6,
         algorithm=None,
     ):
-        self.depth = depth
-        self.activation = activation
-        self.C_b = C_b
-        self.C_W = C_W
-        self.lambda_b = lambda_b
-        self.lambda_W = lambda_W
-        self.ridge = ridge
+        super().__init__(depth, activation, C_b, C_W, lambda_b, lambda_W, ridge)
         self.algorithm = algorithm
 
-    def _learn(self, net: Layer, X, y, index) -> FittedLaw:
-        algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
-        check_algorithm(algorithm)
-        law = TrainedNetworks.of(net, X, y, algorithm, _strength("ridge", self.ridge))
-        self.ridge_ = law.ridge
-        return law
 
-
-class NTKClassifier(_Classifier):
+class NTKClassifier(_Classifier, _Trained):
     """Classification by infinitely wide networks trained to the end with gradient descent.
 
     Parameters
@@ -246,20 +255,6 @@ class NTKClassifier(_Classifier):
     depth, activation, C_b, C_W, lambda_b, lambda_W, ridge
         As in `NTKRegressor`.
     """
-
-    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, lambda_b=1.0, lambda_W=1.0, ridge=1e-6):
-        self.depth = depth
-        self.activation = activation
-        self.C_b = C_b
-        self.C_W = C_W
-        self.lambda_b = lambda_b
-        self.lambda_W = lambda_W
-        self.ridge = ridge
-
-    def _learn(self, net: Layer, X, y, index) -> FittedLaw:
-        law = TrainedNetworks.of(net, X, y, DirectOptimization(), _strength("ridge", self.ridge), index)
-        self.ridge_ = law.ridge
-        return law
 
 
 class _Conditioned(_WideNetwork):

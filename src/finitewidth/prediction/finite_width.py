@@ -8,11 +8,13 @@ sampled neurons, with a standard error.
 import warnings
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
+from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
@@ -46,44 +48,34 @@ def first_order(
 ) -> TrainedDistribution:
     """The infinite-width law with its correction of order 1/width, of `net` as a stack of dense layers."""
     x = np.concatenate([problem.x_train, problem.x_test]).astype(float)
-    method = method or method_for(problem)
     y = np.asarray(problem.y, dtype=float)
-    n = net.hidden[-1]
+    method = method or method_for(problem)
     if isinstance(method, DenseTensors):
-        tensors = corrections(net, x, tolerance=method.tolerance)
-        modes = TrainingModes.of(np.asarray(tensors.K), np.asarray(tensors.Theta), y, algorithm)
-        _refuse_singular(modes)
-        origins = dense_mean(tensors, modes)
-        error, samples = np.zeros_like(origins.total), 0
-        errors = Origins(*(np.zeros_like(o) for o in origins))
-        kappa = dense_kernel_variance(tensors, modes)
-        few = len(x) * y.shape[1] <= _MOST_LABELS
-        spread = _Spread.of_outputs(dense_covariance(tensors, modes)) if few else None
+        found = _by_tensors(net, x, y, algorithm, method)
     else:
-        kernels = layer_kernels(net, x)
-        modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
-        _refuse_singular(modes)
-        accuracy = method.covariance_error
-        share = 1.0 if accuracy is None else 0.5
-        sampled = sampled_mean(kernels, modes, method, _stage(progress, 0.0, share))
-        origins, errors, error, samples = (
-            sampled.origins,
-            sampled.standard_errors,
-            sampled.standard_error,
-            sampled.samples,
-        )
-        kappa = sampled_kernel_variance(kernels, modes, method.key)
-        spread = None
-        if accuracy is not None:
-            report = _stage(progress, share, 1.0)
-            found = sampled_covariance(kernels, modes, method, accuracy, report)
-            samples += found.samples
-            spread = _Spread.of_average(found.coefficient, found.standard_error, y.shape[1])
-    size = ExpansionRange.of(net.hidden, np.asarray(infinite.mean), np.asarray(origins.total), kappa)
-    size.warn()
-    law = _corrected(infinite, origins, errors, error, spread, size, samples, n)
-    _warn_of_negative_variance(law, n)
-    return law
+        found = _by_neurons(net, x, y, algorithm, method, progress)
+    validity = ExpansionRange.of(
+        net.hidden, *map(np.asarray, (infinite.mean, found.origins.total)), found.kappa
+    )
+    validity.warn()
+    n, dtype = net.hidden[-1], infinite.mean.dtype
+    over_n = lambda part: jax.tree.map(lambda a: jnp.asarray(a / n, dtype), part)
+    first = FirstOrder(
+        mean_correction=over_n(found.origins.total),
+        mean_correction_error=over_n(found.error),
+        origin=over_n(found.origins),
+        origin_error=over_n(found.origin_errors),
+        covariance_correction=over_n(found.covariance),
+        covariance_correction_error=over_n(found.covariance_error),
+        output_covariance_correction=over_n(found.output_covariance),
+        validity=validity,
+        samples=found.samples,
+    )
+    covariance = infinite.covariance
+    if first.covariance_correction is not None:
+        covariance = covariance + first.covariance_correction
+        _warn_of_negative_variance(covariance, n)
+    return TrainedDistribution(infinite.mean + first.mean_correction, covariance, first)
 
 
 def method_for(problem: TrainingProblem, sampled: SampledNeurons | None = None) -> Method:
@@ -92,23 +84,60 @@ def method_for(problem: TrainingProblem, sampled: SampledNeurons | None = None) 
     return DenseTensors() if few else sampled or SampledNeurons()
 
 
-class _Spread(NamedTuple):
-    """Coefficient of the covariance averaged over outputs, its standard error, and that of all outputs."""
+class _Coefficients(NamedTuple):
+    """Coefficients of 1/n with standard errors, kappa, and the number of samples.
 
-    own: Float[np.ndarray, "test test"]
-    error: Float[np.ndarray, "test test"]
-    outputs: Float[np.ndarray, "test out test out"] | None
+    `covariance` is averaged over outputs; None where it was not computed.
+    """
 
-    @classmethod
-    def of_outputs(cls, outputs: Float[np.ndarray, "test out test out"]) -> "_Spread":
-        own = np.einsum("aobo->ab", outputs) / outputs.shape[1]
-        return cls(own, np.zeros_like(own), outputs)
+    origins: Origins
+    origin_errors: Origins
+    error: Float[AnyArray, "test out"]
+    kappa: float
+    samples: int
+    covariance: Float[np.ndarray, "test test"] | None = None
+    covariance_error: Float[np.ndarray, "test test"] | None = None
+    output_covariance: Float[np.ndarray, "test out test out"] | None = None
 
-    @classmethod
-    def of_average(
-        cls, own: Float[np.ndarray, "test test"], error: Float[np.ndarray, "test test"], outputs: int
-    ) -> "_Spread":
-        return cls(own, error, own[:, None, :, None] if outputs == 1 else None)
+
+def _by_tensors(
+    net: MLP, x: np.ndarray, y: np.ndarray, algorithm: SpectralAlgorithm, method: DenseTensors
+) -> _Coefficients:
+    tensors = corrections(net, x, tolerance=method.tolerance)
+    modes = TrainingModes.of(np.asarray(tensors.K), np.asarray(tensors.Theta), y, algorithm)
+    _refuse_singular(modes)
+    origins = dense_mean(tensors, modes)
+    exact = Origins(*(np.zeros_like(o) for o in origins))
+    mean = (origins, exact, exact.total, dense_kernel_variance(tensors, modes), 0)
+    if len(x) * y.shape[1] > _MOST_LABELS:
+        return _Coefficients(*mean)
+    outputs = dense_covariance(tensors, modes)
+    own = np.einsum("aobo->ab", outputs) / outputs.shape[1]
+    return _Coefficients(*mean, own, np.zeros_like(own), outputs)
+
+
+def _by_neurons(
+    net: MLP,
+    x: np.ndarray,
+    y: np.ndarray,
+    algorithm: SpectralAlgorithm,
+    method: SampledNeurons,
+    progress: Progress | None,
+) -> _Coefficients:
+    kernels = layer_kernels(net, x)
+    modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
+    _refuse_singular(modes)
+    accuracy = method.covariance_error
+    share = 1.0 if accuracy is None else 0.5
+    mean = sampled_mean(kernels, modes, method, _stage(progress, 0.0, share))
+    kappa = sampled_kernel_variance(kernels, modes, method.key)
+    found = (mean.origins, mean.standard_errors, mean.standard_error, kappa)
+    if accuracy is None:
+        return _Coefficients(*found, mean.samples)
+    spread = sampled_covariance(kernels, modes, method, accuracy, _stage(progress, share, 1.0))
+    own, one_output = spread.coefficient, y.shape[1] == 1
+    outputs = own[:, None, :, None] if one_output else None
+    return _Coefficients(*found, mean.samples + spread.samples, own, spread.standard_error, outputs)
 
 
 def _stage(progress: Progress | None, begin: float, end: float) -> Progress | None:
@@ -118,49 +147,14 @@ def _stage(progress: Progress | None, begin: float, end: float) -> Progress | No
     return lambda done, error: progress(begin + (end - begin) * done, error)
 
 
-def _warn_of_negative_variance(law: TrainedDistribution, n: int) -> None:
-    negative = (
-        int(np.sum(np.diag(np.asarray(law.covariance)) < 0)) if law.covariance_correction is not None else 0
-    )
+def _warn_of_negative_variance(covariance: Float[Array, "test test"], n: int) -> None:
+    negative = int(np.sum(np.diag(np.asarray(covariance)) < 0))
     if negative:
         warnings.warn(
             f"the expansion in 1/width is not small on this data: at width {n} the corrected variance is "
-            f"negative at {negative} of {len(law.mean)} test points, where std is 0.",
+            f"negative at {negative} of {len(covariance)} test points, where std is 0.",
             stacklevel=3,
         )
-
-
-def _corrected(
-    infinite: TrainedDistribution,
-    origins: Origins,
-    errors: Origins,
-    error: Float[np.ndarray, "test out"],
-    spread: _Spread | None,
-    size: ExpansionRange,
-    samples: int,
-    n: int,
-) -> TrainedDistribution:
-    dtype = infinite.mean.dtype
-    array = lambda a: jnp.asarray(a, dtype)
-    correction = array(origins.total / n)
-    own, own_error, outputs = (
-        None if part is None else array(part / n) for part in (spread or (None, None, None))
-    )
-    return TrainedDistribution(
-        mean=infinite.mean + correction,
-        covariance=infinite.covariance if own is None else infinite.covariance + own,
-        first_order=FirstOrder(
-            mean_correction=correction,
-            mean_correction_error=array(error / n),
-            origin=Origins(*(array(o / n) for o in origins)),
-            origin_error=Origins(*(array(e / n) for e in errors)),
-            covariance_correction=own,
-            covariance_correction_error=own_error,
-            output_covariance_correction=outputs,
-            validity=size,
-            samples=samples,
-        ),
-    )
 
 
 def stack_to_expand(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> MLP:

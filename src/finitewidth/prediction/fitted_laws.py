@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,12 +22,18 @@ from finitewidth.statistics.kernels import kernels
 Strength = float | int | Literal["auto"]
 
 
+@dataclass(frozen=True)
 class FittedLaw(ABC):
     """Mean and covariance of networks of one kind, given their training data."""
 
-    @abstractmethod
+    problem: TrainingProblem
+    coefficients: Float[np.ndarray, "train out"]
+    governed_by: ClassVar[Literal["ntk", "nngp"]]
+
     def mean(self, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
         """Mean outputs at new inputs; cheap."""
+        reach = kernels(self.problem.net, x, self.problem.x_train)
+        return np.asarray(getattr(reach, self.governed_by)) @ self.coefficients
 
     @abstractmethod
     def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
@@ -42,10 +48,9 @@ class FittedLaw(ABC):
 class TrainedNetworks(FittedLaw):
     """Networks trained by gradient descent on every layer: the law governed by the NTK."""
 
-    problem: TrainingProblem
     ridge: float | int
     training: Cholesky | SpectralFilter
-    coefficients: Float[np.ndarray, "train out"]
+    governed_by = "ntk"
 
     @classmethod
     def of(
@@ -66,10 +71,7 @@ class TrainedNetworks(FittedLaw):
         if ridge == "auto":
             ridge = choose_ridge(problem, algorithm, index).ridge if algorithm.converged else 0.0
         training = training_filter(problem.train.ntk, algorithm, ridge)
-        return cls(problem, ridge, training, np.asarray(training.solve(y)))
-
-    def mean(self, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
-        return np.asarray(kernels(self.problem.net, x, self.problem.x_train).ntk) @ self.coefficients
+        return cls(problem, np.asarray(training.solve(y)), ridge, training)
 
     def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
         problem = self.problem.at(jnp.asarray(x))
@@ -88,10 +90,9 @@ class TrainedNetworks(FittedLaw):
 class Posterior(FittedLaw):
     """Random networks conditioned on the labels: the law governed by the NNGP kernel."""
 
-    problem: TrainingProblem
     noise: float | int
     factor: Cholesky
-    coefficients: Float[np.ndarray, "train out"]
+    governed_by = "nngp"
 
     @classmethod
     def of(
@@ -108,10 +109,7 @@ class Posterior(FittedLaw):
         if noise == "auto":
             noise = choose_noise(kernel, y, index)
         factor = factorise(kernel, noise, "the training NNGP kernel")
-        return cls(problem, noise, factor, factor.solve(y))
-
-    def mean(self, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
-        return np.asarray(kernels(self.problem.net, x, self.problem.x_train).nngp) @ self.coefficients
+        return cls(problem, factor.solve(y), noise, factor)
 
     def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
         problem = self.problem.at(jnp.asarray(x))

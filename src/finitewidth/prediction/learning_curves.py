@@ -32,11 +32,11 @@ class LearningCurve(eqx.Module):
     which that is one half.
     """
 
-    sizes: Float[AnyArray, " sizes"]
-    test: Float[AnyArray, " sizes"]
-    train: Float[AnyArray, " sizes"]
-    kappa: Float[AnyArray, " sizes"]
-    learnt: Float[AnyArray, "sizes modes"]
+    sizes: Float[np.ndarray, " sizes"]
+    test: Float[np.ndarray, " sizes"]
+    train: Float[np.ndarray, " sizes"]
+    kappa: Float[np.ndarray, " sizes"]
+    learnt: Float[np.ndarray, "sizes modes"]
 
 
 def learning_curve(

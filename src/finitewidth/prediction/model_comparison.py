@@ -10,7 +10,6 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from finitewidth.architecture import MLP, Layer
-from finitewidth.arrays import AnyArray
 from finitewidth.prediction.bayesian import evidence
 from finitewidth.prediction.data import as_targets
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -26,8 +25,8 @@ class ModelComparison(eqx.Module):
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    log_evidence: Float[AnyArray, " models"]
-    probability: Float[AnyArray, " models"]
+    log_evidence: Float[np.ndarray, " models"]
+    probability: Float[np.ndarray, " models"]
 
     @property
     def best(self) -> str:

@@ -1,6 +1,7 @@
 """`predict`: the distribution of trained networks."""
 
 import dataclasses
+from typing import Any
 
 from finitewidth.architecture import Layer
 from finitewidth.checks import is_number
@@ -105,7 +106,7 @@ def predict(
     return dataclasses.replace(law, provenance=provenance)
 
 
-def _problem(net: Layer | TrainingProblem, *data: ArrayLike | None) -> TrainingProblem:
+def _problem(net: Layer | TrainingProblem, *data: Any) -> TrainingProblem:
     if not isinstance(net, TrainingProblem):
         return TrainingProblem.of(net, *data)
     if any(array is not None for array in data):

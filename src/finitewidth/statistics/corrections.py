@@ -19,7 +19,7 @@ from finitewidth.saving import save
 from finitewidth.statistics import differentials, fluctuations
 from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
-from finitewidth.statistics.fluctuations import Averages, check_continuous, expandable, width_ratios
+from finitewidth.statistics.fluctuations import Averages, expandable, width_ratios
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 
 MOST_INPUTS = 20
@@ -65,36 +65,15 @@ class Corrections(eqx.Module):
     differentials: Differentials | None = eqx.field(repr=False)
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Write all tensors into one file; `finitewidth.load` reads it.
-
-        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
-        replaced once the new one is complete.
-        """
+        """Write all tensors into one file, as plain arrays; `finitewidth.load` gives every bit back."""
         return save(self, path)
 
-    @property
-    def P(self) -> Quadruple:
-        return self._differential("P")
-
-    @property
-    def Q(self) -> Quadruple:
-        return self._differential("Q")
-
-    @property
-    def R(self) -> Quadruple:
-        return self._differential("R")
-
-    @property
-    def S(self) -> Quadruple:
-        return self._differential("S")
-
-    @property
-    def T(self) -> Quadruple:
-        return self._differential("T")
-
-    @property
-    def U(self) -> Quadruple:
-        return self._differential("U")
+    P = property(lambda self: self._differential("P"))
+    Q = property(lambda self: self._differential("Q"))
+    R = property(lambda self: self._differential("R"))
+    S = property(lambda self: self._differential("S"))
+    T = property(lambda self: self._differential("T"))
+    U = property(lambda self: self._differential("U"))
 
     def _differential(self, letter: str) -> Quadruple:
         if self.differentials is None:
@@ -127,9 +106,13 @@ def corrections(net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERAN
     >>> round(float(tensors.V[0, 0, 0, 0] / tensors.K[0, 0] ** 2), 4)
     0.6549
     """
-    points = _checked(net, x)
+    points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
     net = expandable(net)
-    check_continuous(net.activation)
+    if len(points) > MOST_INPUTS:
+        raise ValueError(
+            f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "
+            "predict(..., order=1) contracts them with the data without forming them."
+        )
     check_positive("tolerance", tolerance)
     gram = points @ points.T / points.shape[1]
     first, *rest = net.layers
@@ -162,13 +145,3 @@ def neuron_averages(
     if slopes is not None:
         return Averages(kinked_pairs(slopes, K), kinked_four_point(slopes, K))
     return bent_averages(activation, K, tolerance, passed_on)
-
-
-def _checked(net: Layer, x: ArrayLike) -> Float[np.ndarray, "n d"]:
-    points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
-    if len(points) > MOST_INPUTS:
-        raise ValueError(
-            f"x has {len(points)} points; the dense tensors are limited to {MOST_INPUTS}. For more points "
-            "predict(..., order=1) contracts them with the data without forming them."
-        )
-    return points

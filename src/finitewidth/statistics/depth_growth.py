@@ -19,10 +19,9 @@ from jaxtyping import Array, Float
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import Layer
 from finitewidth.architecture.critical_point import critical_point
-from finitewidth.arrays import AnyArray
 from finitewidth.checks import is_number
 from finitewidth.statistics import fluctuations
-from finitewidth.statistics.fluctuations import check_continuous, expandable, width_ratios
+from finitewidth.statistics.fluctuations import expandable, width_ratios
 from finitewidth.statistics.one_input import one_input_averages
 
 
@@ -39,16 +38,16 @@ class DepthGrowth(eqx.Module):
         Width of the layer below; infinite for the first layer, which is exactly Gaussian.
     """
 
-    K: Float[AnyArray, " depth"]
-    Theta: Float[AnyArray, " depth"]
-    G1: Float[AnyArray, " depth"]
-    V: Float[AnyArray, " depth"]
-    H1: Float[AnyArray, " depth"]
-    D: Float[AnyArray, " depth"]
-    F: Float[AnyArray, " depth"]
-    A: Float[AnyArray, " depth"]
-    B: Float[AnyArray, " depth"]
-    width: Float[AnyArray, " depth"]
+    K: Float[np.ndarray, " depth"]
+    Theta: Float[np.ndarray, " depth"]
+    G1: Float[np.ndarray, " depth"]
+    V: Float[np.ndarray, " depth"]
+    H1: Float[np.ndarray, " depth"]
+    D: Float[np.ndarray, " depth"]
+    F: Float[np.ndarray, " depth"]
+    A: Float[np.ndarray, " depth"]
+    B: Float[np.ndarray, " depth"]
+    width: Float[np.ndarray, " depth"]
 
     @property
     def excess_kurtosis(self) -> Float[np.ndarray, " depth"]:
@@ -76,7 +75,6 @@ def depth_growth(net: Layer, square: float = 1.0) -> DepthGrowth:
     if not (is_number(square) and 0 < square < np.inf):
         raise ValueError(f"square must be finite and positive, got {square!r}.")
     net = expandable(net)
-    check_continuous(net.activation)
     first, *rest = net.layers
     below = fluctuations.first_layer(np.full((1, 1), float(square)), first)
     levels = [below]

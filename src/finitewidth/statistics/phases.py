@@ -15,7 +15,6 @@ from scipy.interpolate import CubicSpline
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture.critical_point import critical_point, layer_response
-from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers, is_number
 
 _SMALLEST, _LARGEST = 1e-12, 1e8
@@ -31,11 +30,11 @@ class PhaseDiagram(eqx.Module):
     """
 
     activation: Activation = eqx.field(static=True)
-    C_b: Float[AnyArray, " biases"]
-    C_W: Float[AnyArray, " weights"]
-    K_star: Float[AnyArray, "biases weights"]
-    chi_parallel: Float[AnyArray, "biases weights"]
-    chi_perpendicular: Float[AnyArray, "biases weights"]
+    C_b: Float[np.ndarray, " biases"]
+    C_W: Float[np.ndarray, " weights"]
+    K_star: Float[np.ndarray, "biases weights"]
+    chi_parallel: Float[np.ndarray, "biases weights"]
+    chi_perpendicular: Float[np.ndarray, "biases weights"]
 
     @property
     def phase(self) -> np.ndarray:

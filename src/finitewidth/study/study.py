@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
 from finitewidth.architecture import MLP
@@ -18,7 +18,6 @@ from finitewidth.prediction.class_probabilities import winning_probability
 from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width import method_for
-from finitewidth.prediction.leave_one_out import LeftOut
 from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.ridge_selection import choose_ridge, fitted_noise, held_out
@@ -167,6 +166,7 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
     left_out = held_out(problem, algorithm, ridge)
     noise = fitted_noise(left_out, data.y_train, data.labels).variance
     modes = mercer(problem.train.ntk)
+    expected = np.asarray(law.mean), np.asarray(law.std) ** 2 + noise
     study = Study(
         data=data,
         net=net,
@@ -179,11 +179,10 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         noise=noise,
         alignment=Alignment(np.asarray(modes.eigenvalues), np.asarray(modes.cumulative_power(data.y_train))),
         curves=_curves(problem, law, algorithm, ridge, data),
-        scores=None,
+        scores=None if data.y_test is None else _scores(data, *expected, data.y_test, data.labels_test),
         verification=None,
-        left_out=_left_out_scores(data, left_out, noise),
+        left_out=_scores(data, left_out.mean, left_out.variance + noise, data.y_train, data.labels),
     )
-    study = study._replace(scores=_scores(study))
     if choices.compare:
         announce("other methods")
         study = study._replace(baselines=baselines(data))
@@ -249,22 +248,15 @@ def _curves(
     return loss_curves(problem, algorithm, [0, *steps] if last else [0], data.y_test, ridge=ridge)
 
 
-def _scores(study: Study) -> RegressionScores | ClassificationScores | None:
-    data = study.data
-    if data.y_test is None:
-        return None
-    if data.labels_test is not None:
-        return ClassificationScores.of(study.probability, data.labels_test)
-    values = data.center + data.unit * data.y_test[:, 0]
-    return RegressionScores.of(study.mean[:, 0], study.std, values)
-
-
-def _left_out_scores(
-    data: Prepared, left_out: LeftOut, noise: float
+def _scores(
+    data: Prepared,
+    mean: Float[np.ndarray, "rows out"],
+    variance: Float[np.ndarray, " rows"],
+    y: Float[np.ndarray, "rows out"],
+    labels: Int[np.ndarray, " rows"] | None,
 ) -> RegressionScores | ClassificationScores:
-    if data.labels is not None:
-        return ClassificationScores.of(
-            winning_probability(left_out.mean, left_out.variance + noise), data.labels
-        )
-    mean, values = (data.center + data.unit * y[:, 0] for y in (left_out.mean, data.y_train))
-    return RegressionScores.of(mean, data.unit * np.sqrt(left_out.variance + noise), values)
+    """Scores of predictions in standardised units, those of numbers in units of the target."""
+    if labels is not None:
+        return ClassificationScores.of(winning_probability(mean, variance), labels)
+    predicted, values = (data.center + data.unit * column[:, 0] for column in (mean, y))
+    return RegressionScores.of(predicted, data.unit * np.sqrt(variance), values)

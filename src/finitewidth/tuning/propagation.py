@@ -7,7 +7,6 @@ from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP
 from finitewidth.architecture.critical_point import layer_response
-from finitewidth.arrays import AnyArray
 from finitewidth.statistics.kernels import kernels, trajectory
 
 Initialisation = tuple[np.ndarray, np.ndarray]
@@ -29,8 +28,8 @@ class Propagation(eqx.Module):
         Output correlation of two inputs that were orthogonal.
     """
 
-    variance: Float[AnyArray, " depth"]
-    gradient: Float[AnyArray, " depth"]
+    variance: Float[np.ndarray, " depth"]
+    gradient: Float[np.ndarray, " depth"]
     correlation: float = eqx.field(static=True)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from finitewidth.arrays import AnyArray
 from finitewidth.prediction.curves import LossCurves
 from finitewidth.saving import save
 
@@ -21,10 +20,10 @@ FALSE_ALARM = 1e-3
 class MeasuredCurves(eqx.Module):
     """Loss per point of real networks during training: averages over networks, with standard errors."""
 
-    train: Float[AnyArray, " times"]
-    train_sem: Float[AnyArray, " times"]
-    test: Float[AnyArray, " times"] | None
-    test_sem: Float[AnyArray, " times"] | None
+    train: Float[np.ndarray, " times"]
+    train_sem: Float[np.ndarray, " times"]
+    test: Float[np.ndarray, " times"] | None
+    test_sem: Float[np.ndarray, " times"] | None
 
 
 class CorrectionRatio(NamedTuple):
@@ -66,19 +65,15 @@ class Verification(eqx.Module):
     order: int = eqx.field(static=True)
     depth: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
-    predicted_mean: Float[AnyArray, "test out"]
-    predicted_std: Float[AnyArray, " test"]
-    predicted_correction: Float[AnyArray, "test out"] | None
-    outputs: Float[AnyArray, "networks test out"]
+    predicted_mean: Float[np.ndarray, "test out"]
+    predicted_std: Float[np.ndarray, " test"]
+    predicted_correction: Float[np.ndarray, "test out"] | None
+    outputs: Float[np.ndarray, "networks test out"]
     predicted_loss: LossCurves
     loss: MeasuredCurves
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Write the comparison and all outputs into one file; `finitewidth.load` reads it.
-
-        Every bit comes back. The file is an NPZ archive with nothing executable in it; one of that name is
-        replaced once the new one is complete.
-        """
+        """Write the comparison and all outputs into one file; `finitewidth.load` gives every bit back."""
         return save(self, path)
 
     @property

@@ -2,17 +2,18 @@
 
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Float, PRNGKeyArray
 
-from finitewidth.architecture import Layer
 from finitewidth.architecture.networks import hidden_widths, with_outputs
 from finitewidth.checks import as_precision, check_whole
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.networks.ensembles import Ensemble, train_ensemble
+from finitewidth.networks.losses import as_loss
+from finitewidth.networks.models import as_model
+from finitewidth.networks.observables import TrainingLoss
 from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.prediction.curves import loss_curves
 from finitewidth.prediction.data import as_targets
@@ -26,17 +27,6 @@ from finitewidth.verification.result import MeasuredCurves, Verification
 from finitewidth.verification.stopping import Stop, stop
 
 _RECORDS = 60
-
-
-class _TestLoss(eqx.Module):
-    """Loss per point at the test points, as a function of the parameters."""
-
-    net: Layer
-    x: Array
-    y: Array
-
-    def __call__(self, params: PyTree) -> Float[Array, ""]:
-        return 0.5 * jnp.sum((self.net.apply(params, self.x) - self.y) ** 2) / len(self.x)
 
 
 def verify(
@@ -102,7 +92,7 @@ def verify(
     at_stop = law
     if descent != algorithm:
         at_stop = predict(problem, None, None, None, descent, origin.order, ridge=ridge, method=origin.method)
-    return _result(problem, chosen, ridge, origin.order, at_stop, ensemble, y_test)
+    return _result(problem, origin, chosen, at_stop, ensemble, y_test)
 
 
 def _trainable(origin: Provenance | None) -> tuple[Provenance, SpectralAlgorithm]:
@@ -137,7 +127,8 @@ def _train(
         optimizer, learning_rate = "sgd", eta
     record = {}
     if y_test is not None:
-        record = {"test": _TestLoss(net, x_test, as_targets(y_test, len(x_test), precision, "y_test"))}
+        y_test = as_targets(y_test, len(x_test), precision, "y_test")
+        record = {"test": TrainingLoss(as_model(net), as_loss("mse"), x_test, y_test)}
     return train_ensemble(
         net,
         jax.random.key(0) if key is None else key,
@@ -156,24 +147,25 @@ def _train(
 
 def _result(
     problem: TrainingProblem,
+    origin: Provenance,
     chosen: Stop,
-    ridge: float,
-    order: int,
     law: TrainedDistribution,
     ensemble: Ensemble,
     y_test: ArrayLike | None,
 ) -> Verification:
     descent, widths = chosen.algorithm, hidden_widths(problem.net, problem.x_train.shape[1:])
-    predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=ridge)
+    predicted = loss_curves(problem, descent, ensemble.times.tolist(), y_test, ridge=origin.ridge)
     train, train_sem = _average(ensemble.losses / len(problem.y))
-    test, test_sem = _average(ensemble.recorded["test"]) if y_test is not None else (None, None)
+    test, test_sem = None, None
+    if y_test is not None:
+        test, test_sem = _average(ensemble.recorded["test"] / len(problem.x_test))
     return Verification(
         networks=len(ensemble.outputs),
         steps=int(descent.steps),
         eta=float(descent.eta),
-        ridge=ridge,
+        ridge=origin.ridge,
         distance_to_end=chosen.distance_to_end,
-        order=order,
+        order=origin.order,
         depth=len(widths) + 1,
         width=min(widths),
         predicted_mean=np.asarray(law.mean),
