@@ -114,11 +114,6 @@ def legend(
     axes.legend(handles, labels, **options)
 
 
-def legend_beside(axes: Axes, measured: str = "networks", theory: str = "theory") -> None:
-    """The same legend to the right of the panel, for panels full of curves."""
-    legend(axes, measured, theory, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
 def plain_ticks(axis: Axis, values: Points | None = None) -> None:
     """Label a logarithmic axis of less than two decades with numbers instead of powers of ten."""
     locator = LogLocator(subs=(1.0, 2.0, 5.0)) if values is None else FixedLocator(list(values))

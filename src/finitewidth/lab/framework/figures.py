@@ -22,7 +22,7 @@ _PANELS = 6
 
 @dataclass(frozen=True)
 class Curves:
-    """The picture of a claim: its comparisons as curves, one panel each.
+    """Comparisons as curves along an attribute of the setting.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Curves:
         Attribute of the setting, or a function of it, that tells the other entries of the arrays apart, and
         how each is called: a format for its value.
     along
-        The axis of the arrays that belongs to x. Comparisons without such an axis are not drawn.
+        The axis of the arrays that belongs to x.
     """
 
     x: str | Callable[[Any], Any]
@@ -42,23 +42,33 @@ class Curves:
     label: str = "%s"
     along: int = -1
 
-    def draw(self, title: str, checks: Sequence[Check], setting: Any) -> Figure:
-        """The first few comparisons along x."""
-        x = _of(setting, self.x)
+    def draw(self, axes: Axes, check: Check, setting: Any) -> None:
+        """One comparison along x."""
+        assert check.compared is not None
+        (line, points), x = check.compared, _of(setting, self.x)
+        lines, value, sem = (_rows(a, self.along) for a in (line, points.value, points.sem))
         labels = [] if self.rows is None else [self.label % row for row in _of(setting, self.rows)]
-        shown = [(c.name, *c.compared) for c in checks if c.compared and self._reaches(c.compared[0], len(x))]
-        picture, panels = style.panels(_wrapped(title, len(shown[:_PANELS])), len(shown[:_PANELS]))
-        for axes, (name, line, points) in zip(panels, shown, strict=False):
-            lines, value, sem = (_rows(a, self.along) for a in (line, points.value, points.sem))
-            some = slice(None, None, -(-len(lines) // _CURVES))
-            draw_curves(axes, x, lines[some], Estimate(value[some], sem[some]), labels[: len(lines)])
-            finish(axes, x, lines, xlabel=self.xlabel, title=name)
-            colors = {"color": style.PALETTE[0], "point_color": style.PALETTE[1]} if len(lines) == 1 else {}
-            style.legend(axes, "measured", "predicted", error_bars=bool(sem.any()), **colors)
-        return picture
+        some = slice(None, None, -(-len(lines) // _CURVES))
+        labels = labels[some] if len(labels) == len(lines) else []
+        draw_curves(axes, x, lines[some], Estimate(value[some], sem[some]), labels)
+        finish(axes, x, lines, xlabel=self.xlabel, title=check.name)
+        colors = {"color": style.PALETTE[0], "point_color": style.PALETTE[1]} if len(lines) == 1 else {}
+        style.legend(axes, "measured", "predicted", error_bars=bool(sem.any()), **colors)
 
-    def _reaches(self, array: np.ndarray, length: int) -> bool:
-        return -array.ndim <= self.along < array.ndim and array.shape[self.along] == length
+    def fits(self, check: Check, setting: Any) -> bool:
+        """Whether a comparison has an axis that belongs to x."""
+        shape = check.compared[0].shape if check.compared else ()
+        return -len(shape) <= self.along < len(shape) and shape[self.along] == len(_of(setting, self.x))
+
+
+def along(title: str, curves: Sequence[Curves], checks: Sequence[Check], setting: Any) -> Figure:
+    """A panel for each of the first comparisons, drawn along the first x that fits."""
+    fitting = [(check, [c for c in curves if c.fits(check, setting)]) for check in checks]
+    shown = [(check, found[0]) for check, found in fitting if found][:_PANELS]
+    picture, panels = style.panels(_wrapped(title, len(shown)), len(shown))
+    for axes, (check, found) in zip(panels, shown, strict=True):
+        found.draw(axes, check, setting)
+    return picture
 
 
 def entries(title: str, checks: Sequence[Check]) -> Figure:

@@ -5,11 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from finitewidth.dynamics.algorithms import (
-    DirectOptimization,
-    GradientFlow,
-    SpectralAlgorithm,
-)
+from finitewidth.dynamics.algorithms import DirectOptimization, GradientFlow, SpectralAlgorithm
 from finitewidth.dynamics.machine import nearly_kernel_machine
 from finitewidth.dynamics.nearly_kernel import NearlyKernel, nearly_kernel
 from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled

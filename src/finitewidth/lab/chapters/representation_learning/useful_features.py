@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from finitewidth.lab.framework import ROBERTS, Estimate, exact, scaled, z_score
-from finitewidth.lab.framework.claim import Check, Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import ROBERTS, Check, Checks, Claim, Measurement, Prediction, scaled, z_score
+from finitewidth.lab.framework.estimate import Estimate, exact
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.teachers import Teacher, bend_of, taught, test_loss
 from finitewidth.report import style
