@@ -118,7 +118,7 @@ def power_laws(
     measured: str = "networks",
 ) -> Figure:
     """Measured points by name, each with the line of a predicted power through the last of them."""
-    picture, (axes,) = style.panels(title)
+    picture, (axes,) = style.panels(_wrapped(title, 1))
     x, noisy = np.asarray(x, float), False
     for (label, (points, power)), color in zip(laws.items(), style.PALETTE, strict=False):
         style.theory_line(axes, x, points.value[-1] * (x / x[-1]) ** float(power), color, label)
@@ -127,6 +127,9 @@ def power_laws(
     axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
     if len(x) <= 7:
         style.plain_ticks(axes.xaxis, x.tolist())
+    low, high = axes.get_ylim()
+    if high < 100 * low:
+        style.plain_ticks(axes.yaxis)
     style.legend(axes, measured, "predicted power", error_bars=noisy)
     return picture
 
@@ -137,7 +140,7 @@ def finish(axes: Axes, x: Any, lines: np.ndarray, **settings: Any) -> None:
     if isinstance(x[0], str):
         long = sum(map(len, x)) > 60
         axes.set_xticks(places, list(x), rotation=20 if long else 0, ha="right" if long else "center")
-    elif _even(np.log(places[places > 0])) and places.max() > 4 * places[places > 0].min():
+    elif _even(np.log(places[places > 0])) and places.max() > 3 * places[places > 0].min():
         axes.set_xscale("symlog" if places.min() <= 0 else "log")
         if len(x) <= 7:
             style.plain_ticks(axes.xaxis, x)
