@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit
 
 from finitewidth.lab.framework.claim import Check, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, Numbers, exact
@@ -26,7 +26,8 @@ def noise_limit(entries: int, dof: Numbers = np.inf, sides: Literal[1, 2] = 2) -
     Each entry gets an equal share of the probability (Bonferroni), in Student's distribution with the degrees
     of freedom of its standard error; a bound is missed on one side only.
     """
-    return np.asarray(student.isf(FALSE_ALARM / (sides * max(entries, 1)), dof))
+    tail, dof = FALSE_ALARM / (sides * max(entries, 1)), np.asarray(dof, dtype=float)
+    return np.where(np.isinf(dof), -ndtri(tail), -stdtrit(dof, tail))
 
 
 def depth_over_width(depth: np.ndarray | int, width: np.ndarray | int) -> np.ndarray:

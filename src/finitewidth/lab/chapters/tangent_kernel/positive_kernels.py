@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import Check, Checks, Claim, Curves, Measurement, Prediction, scaled, shifted
@@ -116,7 +116,7 @@ def _concentration_theory(setting: RandomKernels) -> Prediction:
 
 
 def _concentration_measure(setting: RandomKernels, key) -> Measurement:
-    found = {"signs": exact(2 * binom.sf((_SIGNS + np.array(setting.distances)) // 2, _SIGNS, 0.5))}
+    found = {"signs": exact(2 * bdtrc((_SIGNS + np.array(setting.distances)) // 2, _SIGNS, 0.5))}
     w = np.asarray(jax.random.normal(key, (setting.draws, setting.width, setting.n_in)))
     for name, (function, mean) in _BOUNDED.items():
         distances = np.array([_distances(function, mean, setting.inputs(m), w) for m in setting.points])
