@@ -53,6 +53,13 @@ def test_several_curves_share_the_checks_and_a_number_counts_layers():
     assert figure.axes[1].get_xscale() == "linear"
 
 
+def test_small_differences_are_not_blown_up():
+    level = absolute_error("level", np.full(4, 2.0), np.full(4, 2.0) + 1e-6, 1.0)
+    (axes,) = along("title", [Curves("depth", "layer")], [level], Setting()).axes
+    low, high = axes.get_ylim()
+    assert (low, high) == pytest.approx((1.9, 2.1))
+
+
 def test_an_axis_may_come_first():
     check = absolute_error("by width", BY_WIDTH.T, BY_WIDTH.T, 1.0)
     (axes,) = along("title", [Curves("widths", "width", along=0)], [check], Setting()).axes

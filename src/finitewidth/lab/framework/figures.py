@@ -18,6 +18,8 @@ _POINTS = 16
 _CURVES = 12
 _ENTRIES = 60
 _PANELS = 6
+# Differences below this part of the numbers themselves are not blown up.
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,11 @@ def finish(axes: Axes, x: Any, lines: np.ndarray, **settings: Any) -> None:
     elif np.array_equal(places, places.round()):
         style.whole_ticks(axes.xaxis)
     low, high = np.min(lines), np.max(lines)
-    if 0 < 20 * low < high:
+    bottom, top = axes.get_ylim()
+    if top - bottom < _LEVEL * max(abs(low), abs(high)):
+        middle = (low + high) / 2
+        axes.set_ylim(middle - _LEVEL * abs(middle), middle + _LEVEL * abs(middle))
+    if 0 < 10 * low < high:
         axes.set_yscale("log")
         # Noise may reach below anything that is predicted.
         axes.set_ylim(bottom=max(axes.get_ylim()[0], low / 10))
@@ -181,5 +187,6 @@ def _rows(values: np.ndarray, along: int = -1) -> np.ndarray:
 def _wrapped(title: str, panels: int) -> str:
     """A title as wide as its figure, with a capital first letter unless it opens with a symbol."""
     first = title.split()[0]
-    title = title[0].upper() + title[1:] if first.isalpha() and first.islower() and len(first) > 1 else title
+    if first == "a" or (first.isalpha() and first.islower() and len(first) > 1):
+        title = title[0].upper() + title[1:]
     return textwrap.fill(title, 62 if panels == 1 else 52 * panels)
