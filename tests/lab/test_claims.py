@@ -21,8 +21,14 @@ RECORDS = ROOT / "build" / "lab-quick"
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
 THEORY = next(c for c in CONTRACTS["contracts"] if c["name"] == "Instruments never import theory")
 CHAPTERS = "finitewidth.lab.chapters."
-# Algorithms are named by objects that also have their theory; models are what is trained.
-SHARED = tuple(f"finitewidth.dynamics.{name}" for name in ("algorithms", "random_neurons", "tangent_model"))
+# What both sides are about: algorithms are named by objects that also have their theory, models are trained,
+# and `tune` chooses a network.
+SHARED = (
+    "finitewidth.dynamics.algorithms",
+    "finitewidth.models.random_neurons",
+    "finitewidth.models.tangent_model",
+    "finitewidth.tuning.advice",
+)
 
 
 def is_theory(module, thing):

@@ -121,11 +121,6 @@ def legend(
     axes.legend(handles, labels, **options)
 
 
-def legend_beside(axes: Axes, measured: str = "networks", theory: str = "theory") -> None:
-    """The same legend to the right of the panel, for panels full of curves."""
-    legend(axes, measured, theory, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
 def plain_ticks(axis: Axis, values: Points | None = None) -> None:
     """Label a logarithmic axis of less than two decades with numbers instead of powers of ten."""
     from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, StrMethodFormatter

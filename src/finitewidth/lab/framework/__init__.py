@@ -3,11 +3,11 @@
 from finitewidth.lab.framework.claim import Check, Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import (
     absolute_error,
+    compare_each,
     depth_over_width,
     relative_error,
     upper_bound,
     z_score,
-    z_scores,
 )
 from finitewidth.lab.framework.estimate import (
     Estimate,
@@ -27,8 +27,8 @@ from finitewidth.lab.framework.wrong import constant, power, scaled, shifted
 
 __all__ = [
     "BEYOND", "BOOK", "DAY_2", "DAY_3", "IEMS_402", "ROBERTS", "Check", "Checks", "Claim", "Curves",
-    "Estimate", "Measurement", "Prediction", "RandomProblem", "absolute_error", "combined", "constant",
-    "depth_over_width", "draw_curves", "exact", "jackknife", "layer_names", "orf_543", "power",
+    "Estimate", "Measurement", "Prediction", "RandomProblem", "absolute_error", "combined", "compare_each",
+    "constant", "depth_over_width", "draw_curves", "exact", "jackknife", "layer_names", "orf_543", "power",
     "power_laws", "propagated", "relative_error", "sample_mean", "scaled", "share", "shifted", "stacked",
-    "upper_bound", "variance", "z_score", "z_scores",
+    "upper_bound", "variance", "z_score",
 ]  # fmt: skip

@@ -117,8 +117,8 @@ class Claim(Generic[Setting]):
         Mistaken theories that the checks must reject: by the name of a prediction, functions of the setting
         and of the right value that give a wrong one.
     figure
-        Draws both into one picture. `Curves` draw what `compare` compares along an attribute of the setting,
-        None draws measured against predicted entries.
+        Draws both into one picture. `Curves`, or several of them, draw what `compare` compares along
+        attributes of the setting; None draws measured against predicted entries.
     deterministic
         Whether the measurement ignores its key: enumeration or direct integration of a fixed problem.
     chapter
@@ -135,7 +135,7 @@ class Claim(Generic[Setting]):
     measure: Callable[[Setting, PRNGKeyArray], Measurement]
     compare: Callable[[Setting, Prediction, Measurement], Checks]
     wrong: Mapping[str, Wrong | tuple[Wrong, ...]]
-    figure: "Callable[[Setting, Prediction, Measurement], Figure] | Curves | None" = None
+    figure: "Callable[[Setting, Prediction, Measurement], Figure] | Curves | tuple[Curves, ...] | None" = None
     deterministic: bool = False
     chapter: str = ""
 
@@ -186,11 +186,11 @@ class Outcome:
 
     def draw(self) -> "Figure":
         """The picture of theory and measurement."""
-        from finitewidth.lab.framework.figures import Curves, entries
+        from finitewidth.lab.framework.figures import Curves, along, entries
 
-        figure, checks = self.claim.figure, self.verdict.checks
+        title, figure, checks = self.claim.title, self.claim.figure, self.verdict.checks
         if figure is None:
-            return entries(self.claim.title, checks)
-        if isinstance(figure, Curves):
-            return figure.draw(self.claim.title, checks, self.problem)
+            return entries(title, checks)
+        if isinstance(figure, Curves | tuple):
+            return along(title, figure if isinstance(figure, tuple) else (figure,), checks, self.problem)
         return figure(self.problem, self.prediction, self.measurement)

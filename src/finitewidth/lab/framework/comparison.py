@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit
 
 from finitewidth.lab.framework.claim import Check, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, Numbers, exact
@@ -26,7 +26,8 @@ def noise_limit(entries: int, dof: Numbers = np.inf, sides: Literal[1, 2] = 2) -
     Each entry gets an equal share of the probability (Bonferroni), in Student's distribution with the degrees
     of freedom of its standard error; a bound is missed on one side only.
     """
-    return np.asarray(student.isf(FALSE_ALARM / (sides * max(entries, 1)), dof))
+    tail, dof = FALSE_ALARM / (sides * max(entries, 1)), np.asarray(dof, dtype=float)
+    return np.where(np.isinf(dof), -ndtri(tail), -stdtrit(dof, tail))
 
 
 def depth_over_width(depth: np.ndarray | int, width: np.ndarray | int) -> np.ndarray:
@@ -39,12 +40,7 @@ def depth_over_width(depth: np.ndarray | int, width: np.ndarray | int) -> np.nda
     return np.asarray(np.asarray(depth) / np.asarray(width))
 
 
-def z_score(
-    name: str,
-    predicted: Numbers,
-    measured: Estimate,
-    truncation: Numbers = 0.0,
-) -> Check:
+def z_score(name: str, predicted: Numbers, measured: Estimate, truncation: Numbers = 0.0) -> Check:
     """Standard errors between the two, beyond a truncation error known in advance.
 
     Parameters
@@ -66,15 +62,6 @@ def z_score(
     return _worst(name, "z-score", predicted, measured, z, limit, limit, rank)
 
 
-def z_scores(texts: Mapping[str, str]) -> Callable[[Any, Prediction, Measurement], list[Check]]:
-    """A comparison for `Claim`: z-scores of the named quantities, where the theory is exact."""
-
-    def compare(setting: Any, predicted: Prediction, measured: Measurement) -> list[Check]:
-        return [z_score(text, predicted[name], measured[name]) for name, text in texts.items()]
-
-    return compare
-
-
 def relative_error(name: str, predicted: Numbers, measured: Measured, tolerance: Numbers) -> Check:
     """Relative distance of two numbers, or of the entry of two arrays that disagrees most.
 
@@ -94,6 +81,30 @@ def absolute_error(name: str, predicted: Numbers, measured: Measured, tolerance:
     error = np.abs(measured.value - predicted)
     allowed = tolerance + limit * measured.sem
     return _worst(name, "absolute error", predicted, measured, error, allowed, limit, error / allowed)
+
+
+def compare_each(
+    texts: Mapping[str, str],
+    by: Callable[[str, Any, Any, Any], Check] = z_score,
+    within: float | Callable[[Any, np.ndarray], Numbers] = 0.0,
+) -> Callable[[Any, Prediction, Measurement], list[Check]]:
+    """A comparison for `Claim`: one check for each of the named quantities.
+
+    Parameters
+    ----------
+    texts
+        Names of predictions and of their measurements, and what each check is called.
+    by
+        `z_score`, `relative_error` or `absolute_error`.
+    within
+        Truncation error or tolerance, or a function of the setting and of the prediction that gives it.
+    """
+
+    def compare(setting: Any, predicted: Prediction, measured: Measurement) -> list[Check]:
+        allowed = {name: within(setting, predicted[name]) if callable(within) else within for name in texts}
+        return [by(text, predicted[name], measured[name], allowed[name]) for name, text in texts.items()]
+
+    return compare
 
 
 def upper_bound(name: str, bound: Numbers, measured: Measured) -> Check:

@@ -18,11 +18,13 @@ _POINTS = 16
 _CURVES = 12
 _ENTRIES = 60
 _PANELS = 6
+# Differences below this part of the numbers themselves are not blown up.
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class Curves:
-    """The picture of a claim: its comparisons as curves, one panel each.
+    """Comparisons as curves along an attribute of the setting.
 
     Attributes
     ----------
@@ -33,7 +35,7 @@ class Curves:
         Attribute of the setting, or a function of it, that tells the other entries of the arrays apart, and
         how each is called: a format for its value.
     along
-        The axis of the arrays that belongs to x. Comparisons without such an axis are not drawn.
+        The axis of the arrays that belongs to x.
     """
 
     x: str | Callable[[Any], Any]
@@ -42,23 +44,33 @@ class Curves:
     label: str = "%s"
     along: int = -1
 
-    def draw(self, title: str, checks: Sequence[Check], setting: Any) -> Figure:
-        """The first few comparisons along x."""
-        x = _of(setting, self.x)
+    def draw(self, axes: Axes, check: Check, setting: Any) -> None:
+        """One comparison along x."""
+        assert check.compared is not None
+        (line, points), x = check.compared, _of(setting, self.x)
+        lines, value, sem = (_rows(a, self.along) for a in (line, points.value, points.sem))
         labels = [] if self.rows is None else [self.label % row for row in _of(setting, self.rows)]
-        shown = [(c.name, *c.compared) for c in checks if c.compared and self._reaches(c.compared[0], len(x))]
-        picture, panels = style.panels(_wrapped(title, len(shown[:_PANELS])), len(shown[:_PANELS]))
-        for axes, (name, line, points) in zip(panels, shown, strict=False):
-            lines, value, sem = (_rows(a, self.along) for a in (line, points.value, points.sem))
-            some = slice(None, None, -(-len(lines) // _CURVES))
-            draw_curves(axes, x, lines[some], Estimate(value[some], sem[some]), labels[: len(lines)])
-            finish(axes, x, lines, xlabel=self.xlabel, title=name)
-            colors = {"color": style.PALETTE[0], "point_color": style.PALETTE[1]} if len(lines) == 1 else {}
-            style.legend(axes, "measured", "predicted", error_bars=bool(sem.any()), **colors)
-        return picture
+        some = slice(None, None, -(-len(lines) // _CURVES))
+        labels = labels[some] if len(labels) == len(lines) else []
+        draw_curves(axes, x, lines[some], Estimate(value[some], sem[some]), labels)
+        finish(axes, x, lines, xlabel=self.xlabel, title=check.name)
+        colors = {"color": style.PALETTE[0], "point_color": style.PALETTE[1]} if len(lines) == 1 else {}
+        style.legend(axes, "measured", "predicted", error_bars=bool(sem.any()), **colors)
 
-    def _reaches(self, array: np.ndarray, length: int) -> bool:
-        return -array.ndim <= self.along < array.ndim and array.shape[self.along] == length
+    def fits(self, check: Check, setting: Any) -> bool:
+        """Whether a comparison has an axis that belongs to x."""
+        shape = check.compared[0].shape if check.compared else ()
+        return -len(shape) <= self.along < len(shape) and shape[self.along] == len(_of(setting, self.x))
+
+
+def along(title: str, curves: Sequence[Curves], checks: Sequence[Check], setting: Any) -> Figure:
+    """A panel for each of the first comparisons, drawn along the first x that fits."""
+    fitting = [(check, [c for c in curves if c.fits(check, setting)]) for check in checks]
+    shown = [(check, found[0]) for check, found in fitting if found][:_PANELS]
+    picture, panels = style.panels(_wrapped(title, len(shown)), len(shown))
+    for axes, (check, found) in zip(panels, shown, strict=True):
+        found.draw(axes, check, setting)
+    return picture
 
 
 def entries(title: str, checks: Sequence[Check]) -> Figure:
@@ -108,7 +120,7 @@ def power_laws(
     measured: str = "networks",
 ) -> Figure:
     """Measured points by name, each with the line of a predicted power through the last of them."""
-    picture, (axes,) = style.panels(title)
+    picture, (axes,) = style.panels(_wrapped(title, 1))
     x, noisy = np.asarray(x, float), False
     for (label, (points, power)), color in zip(laws.items(), style.PALETTE, strict=False):
         style.theory_line(axes, x, points.value[-1] * (x / x[-1]) ** float(power), color, label)
@@ -117,6 +129,9 @@ def power_laws(
     axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
     if len(x) <= 7:
         style.plain_ticks(axes.xaxis, x.tolist())
+    low, high = axes.get_ylim()
+    if high < 100 * low:
+        style.plain_ticks(axes.yaxis)
     style.legend(axes, measured, "predicted power", error_bars=noisy)
     return picture
 
@@ -127,14 +142,18 @@ def finish(axes: Axes, x: Any, lines: np.ndarray, **settings: Any) -> None:
     if isinstance(x[0], str):
         long = sum(map(len, x)) > 60
         axes.set_xticks(places, list(x), rotation=20 if long else 0, ha="right" if long else "center")
-    elif _even(np.log(places[places > 0])) and places.max() > 4 * places[places > 0].min():
+    elif _even(np.log(places[places > 0])) and places.max() > 3 * places[places > 0].min():
         axes.set_xscale("symlog" if places.min() <= 0 else "log")
         if len(x) <= 7:
             style.plain_ticks(axes.xaxis, x)
     elif np.array_equal(places, places.round()):
         style.whole_ticks(axes.xaxis)
     low, high = np.min(lines), np.max(lines)
-    if 0 < 20 * low < high:
+    bottom, top = axes.get_ylim()
+    if top - bottom < _LEVEL * max(abs(low), abs(high)):
+        middle = (low + high) / 2
+        axes.set_ylim(middle - _LEVEL * abs(middle), middle + _LEVEL * abs(middle))
+    if 0 < 10 * low < high:
         axes.set_yscale("log")
         # Noise may reach below anything that is predicted.
         axes.set_ylim(bottom=max(axes.get_ylim()[0], low / 10))
@@ -168,5 +187,6 @@ def _rows(values: np.ndarray, along: int = -1) -> np.ndarray:
 def _wrapped(title: str, panels: int) -> str:
     """A title as wide as its figure, with a capital first letter unless it opens with a symbol."""
     first = title.split()[0]
-    title = title[0].upper() + title[1:] if first.isalpha() and first.islower() and len(first) > 1 else title
+    if first == "a" or (first.isalpha() and first.islower() and len(first) > 1):
+        title = title[0].upper() + title[1:]
     return textwrap.fill(title, 62 if panels == 1 else 52 * panels)

@@ -98,11 +98,7 @@ def _gram(x: Float[np.ndarray, "points d"]) -> Float[np.ndarray, "points points"
 
 
 def over_batches(
-    net: MLP,
-    points: Points,
-    key: PRNGKeyArray,
-    draws: int,
-    statistic: Callable[[State], tuple[Array, ...]],
+    net: MLP, points: Points, key: PRNGKeyArray, draws: int, statistic: Callable[[State], tuple[Array, ...]]
 ) -> list[np.ndarray]:
     """Arrays of `statistic`, evaluated for batches of at least so many draws in all, in double precision."""
     size = max(1, min(draws, _NUMBERS_AT_ONCE // (net.hidden[0] * len(points.motion))))

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from matplotlib.figure import Figure
 
-from finitewidth.lab.framework import RandomProblem, absolute_error, exact, power_laws
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import Checks, Claim, Measurement, Prediction, RandomProblem, exact, power_laws
+from finitewidth.lab.framework.comparison import absolute_error
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
 

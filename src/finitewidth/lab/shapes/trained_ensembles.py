@@ -210,7 +210,8 @@ class Moment:
         colors = iter(style.PALETTE)
         for c, e in np.ndindex(*predicted["coefficient"].shape):
             color, curve = next(colors), np.polynomial.polynomial.polyval(fitted, fits[:, c, e])
-            style.measured_points(axes, inverse, *shift[:, c, e], color, labels[c][e])
+            value, sem = shift[:, c, e]
+            style.measured_points(axes, inverse, value, sem, color, labels[c][e])
             axes.plot(fitted, curve, "--", color=color, lw=1.0)
             axes.plot(0, predicted["coefficient"][c, e], "*", color=color, ms=13, clip_on=False, zorder=4)
         axes.axhline(0, color=style.GREY, lw=0.8)

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import Curves, orf_543, power, relative_error, scaled, z_score
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, orf_543, power, scaled
+from finitewidth.lab.framework.comparison import compare_each, relative_error, z_score
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, propagated, sample_mean, stacked
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
@@ -32,6 +32,10 @@ def _conditions_theory(setting: Responses) -> Prediction:
     }
 
 
+# Extrapolated differences of averages that are good to 1e-15 are good to about 1e-10.
+_DIFFERENCES = 1e-8
+
+
 def _conditions_measure(setting: Responses, key) -> Measurement:
     def table(response) -> Estimate:
         functions = [layer_integrals.plain_function(name) for name in setting.activations]
@@ -41,14 +45,6 @@ def _conditions_measure(setting: Responses, key) -> Measurement:
         "parallel": table(layer_integrals.parallel_response),
         "perpendicular": table(layer_integrals.perpendicular_response),
     }
-
-
-def _conditions_compare(setting: Responses, predicted: Prediction, measured: Measurement) -> Checks:
-    # Extrapolated differences of averages that are good to 1e-15 are good to about 1e-10.
-    return [
-        relative_error(f"chi_{name}", predicted[name], measured[name], 1e-8)
-        for name in ("parallel", "perpendicular")
-    ]
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,9 @@ CLAIMS = (
         full=Responses(tuple(float(K) for K in np.geomspace(0.05, 3.0, 15))),
         theory=_conditions_theory,
         measure=_conditions_measure,
-        compare=_conditions_compare,
+        compare=compare_each(
+            {"parallel": "chi_parallel", "perpendicular": "chi_perpendicular"}, relative_error, _DIFFERENCES
+        ),
         figure=Curves("variances", r"variance $K$", "activations"),
         deterministic=True,
         wrong={"parallel": scaled(0.5), "perpendicular": scaled(1 + 1e-6)},

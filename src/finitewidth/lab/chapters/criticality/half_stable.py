@@ -6,9 +6,9 @@ import jax
 import numpy as np
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import BEYOND, BOOK, Curves, Estimate, exact, sample_mean, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Curves, Measurement, Prediction, scaled
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
+from finitewidth.lab.framework.estimate import Estimate, exact, sample_mean
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.perturbations import along_depth
 from finitewidth.statistics.criticality import criticality, susceptibilities

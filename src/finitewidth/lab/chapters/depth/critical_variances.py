@@ -46,11 +46,7 @@ def _decay_theory(setting: Decay) -> Prediction:
     exponents = criticality(setting.activation).exponents
     K = np.asarray(trajectory(setting.network(setting.long_depth), input_of_size(1.0)).nngp[:-1, 0])
     law = exponents.amplitude * np.asarray(setting.long_layers, dtype=float) ** -exponents.variance
-    return {
-        "variance": K[: setting.depth],
-        "long recursion": K[setting.long_layers - 1],
-        "law": law,
-    }
+    return {"variance": K[: setting.depth], "long recursion": K[setting.long_layers - 1], "law": law}
 
 
 def _decay_measure(setting: Decay, key) -> Measurement:

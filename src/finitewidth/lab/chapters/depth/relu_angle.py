@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import draw_curves, exact, orf_543, sample_mean, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import Checks, Claim, Measurement, Prediction, draw_curves, orf_543, scaled
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
+from finitewidth.lab.framework.estimate import exact, sample_mean
 from finitewidth.lab.instruments.network_draws import over_layers
 from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels

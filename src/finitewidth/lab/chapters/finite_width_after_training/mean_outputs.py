@@ -35,10 +35,7 @@ _WIDTHS = (64, 128, 256, 512)
 _TANH = (Case("tanh", 2, 0.2, 70), Case("tanh", 2, 0.5, 30))
 _GELU = (Case("gelu", 2, 0.1, 75, (33, 38, 11), (34,)), Case("gelu", 2, 0.28, 24, (33, 38, 11), (34,)))
 _DEEP = (Case("tanh", 3, 0.3, 40),)
-_STOPPED = (
-    Case("tanh", 2, 0.15, 8, outputs=2, stopped=True),
-    Case("tanh", 2, 0.5, 30, outputs=2),
-)
+_STOPPED = (Case("tanh", 2, 0.15, 8, outputs=2, stopped=True), Case("tanh", 2, 0.5, 30, outputs=2))
 
 CLAIMS = (
     MEAN.claim(

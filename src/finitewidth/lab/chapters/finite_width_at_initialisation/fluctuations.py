@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework import BEYOND, BOOK, DAY_3, ROBERTS, Curves, constant, orf_543, scaled, z_score
+from finitewidth.lab.framework import BEYOND, BOOK, DAY_3, ROBERTS, Curves, compare_each, orf_543, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, jackknife, sample_mean, stacked
+from finitewidth.lab.framework.wrong import constant, scaled
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers, over_networks
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
@@ -188,6 +189,11 @@ def _motion_compare(setting: Kernels, predicted: Prediction, measured: Measureme
     return [*checks, z_score("mean dNTK", 0.0, measured["dH"])]
 
 
+def _second_order_of_relu(setting: Kernels, value: np.ndarray) -> np.ndarray:
+    """In the law e^(5b)(1/3 + ...), b = depth/width, it is about twice the square of the first."""
+    return 3 * value * _next_order(setting)
+
+
 def _growth_theory(setting: Kernels) -> Prediction:
     return {"variance": _ntk_theory(setting)["variance"] * np.array(setting.widths)}
 
@@ -195,12 +201,6 @@ def _growth_theory(setting: Kernels) -> Prediction:
 def _growth_measure(setting: Kernels, key) -> Measurement:
     variance = _ntk_measure(setting, key)["variance"]
     return {"variance": variance.times(np.array(setting.widths))}
-
-
-def _growth_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Checks:
-    """The second order of ReLU's law e^(5b)(1/3 + ...), b = depth/width, is about twice the square."""
-    allowed = 3 * predicted["variance"] * _next_order(setting)
-    return [z_score("n Var(H) / E[H]^2", predicted["variance"], measured["variance"], allowed)]
 
 
 _BY_WIDTH = Curves("widths", "width", "hidden_layers", "hidden layers: %d")
@@ -267,7 +267,7 @@ CLAIMS = (
         full=Kernels((64, 128), (1, 2, 4, 8), draws=5000, activation="relu", lambda_b=0.0),
         theory=_growth_theory,
         measure=_growth_measure,
-        compare=_growth_compare,
+        compare=compare_each({"variance": "n Var(H) / E[H]^2"}, within=_second_order_of_relu),
         figure=Curves("hidden_layers", "hidden layers", "widths", "width %d", along=0),
         wrong={"variance": constant},
     ),

@@ -8,8 +8,8 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework import BEYOND, BOOK, Curves, sample_mean, scaled, stacked, z_score
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import BEYOND, BOOK, Curves, compare_each, sample_mean, scaled, stacked
+from finitewidth.lab.framework.claim import Claim, Measurement, Prediction
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
 from finitewidth.lab.instruments.tensors import extrapolated
 from finitewidth.networks.tangent_kernel import empirical_ntk
@@ -73,11 +73,9 @@ def _measure(setting: Motion, key) -> Measurement:
     return {"change": stacked(estimates)}
 
 
-def _compare(setting: Motion, predicted: Prediction, measured: Measurement) -> Checks:
+def _left_out(setting: Motion, value: np.ndarray) -> np.ndarray:
     """The step leaves half of itself, relative; two widths leave the square of depth/width."""
-    small = _STEP / 2 + (np.array(setting.depths) / setting.width) ** 2
-    allowed = small * np.abs(predicted["change"])
-    return [z_score("n E[change of the NTK] / Theta", predicted["change"], measured["change"], allowed)]
+    return (_STEP / 2 + (np.array(setting.depths) / setting.width) ** 2) * np.abs(value)
 
 
 CLAIMS = (
@@ -95,7 +93,7 @@ CLAIMS = (
         full=Motion("tanh", (2, 4, 6), width=32, draws=3000),
         theory=_theory,
         measure=_measure,
-        compare=_compare,
+        compare=compare_each({"change": "n E[change of the NTK] / Theta"}, within=_left_out),
         figure=Curves("depths", "depth L"),
         wrong={"change": scaled(2.0)},
     ),

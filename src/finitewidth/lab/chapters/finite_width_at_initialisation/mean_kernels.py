@@ -6,8 +6,7 @@ import jax
 import numpy as np
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import BEYOND, BOOK, scaled, z_score
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled, z_score
 from finitewidth.lab.instruments.kernel_shifts import measured_shifts
 from finitewidth.lab.instruments.tensors import extrapolated
 from finitewidth.statistics.corrections import corrections

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework import Curves, layer_names, orf_543, scaled, z_score, z_scores
+from finitewidth.lab.framework import Curves, compare_each, layer_names, orf_543, scaled, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import combined, jackknife, sample_mean, stacked
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
@@ -173,7 +173,7 @@ CLAIMS = (
         full=Architectures(((8,), (24, 12), (6, 5, 7), (20, 30, 25), (10, 10, 10, 10)), draws=100_000),
         theory=_second_theory,
         measure=_second_measure,
-        compare=z_scores({"mean": "E[H]", "second": "E[H^2]"}),
+        compare=compare_each({"mean": "E[H]", "second": "E[H^2]"}),
         figure=Curves(lambda setting: layer_names(setting.hidden), "hidden widths"),
         wrong={"mean": _frozen_output_layer, "second": _independent_layers},
     ),

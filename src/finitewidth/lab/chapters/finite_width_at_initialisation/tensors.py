@@ -1,13 +1,13 @@
 """Every tensor of order 1/width, from quadrature and from real networks at two widths."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import BEYOND, BOOK, scaled, z_score
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled, z_score
 from finitewidth.lab.instruments.kernel_shifts import measured_shifts
 from finitewidth.lab.instruments.tensors import (
     DIFFERENTIALS,
@@ -142,7 +142,7 @@ def _claim(
     smooth: bool = True,
     unseen: tuple[str, ...] = (),
     wrong_P: float = 1.5,
-    **about: str,
+    **about: Any,
 ) -> Claim:
     """Tensors that are off by half must be rejected; a small P only if its sign is wrong."""
     setting, case = Tensors(activation, quick, smooth, unseen), quick[0]

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework import Curves, layer_names, orf_543, scaled, z_scores
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction
+from finitewidth.architecture import MLP
+from finitewidth.lab.framework import Claim, Curves, Measurement, Prediction, layer_names, orf_543, scaled
+from finitewidth.lab.framework.comparison import compare_each
 from finitewidth.lab.framework.estimate import jackknife, sample_mean, stacked
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
 from finitewidth.statistics.kernels import trajectory
@@ -152,7 +152,7 @@ CLAIMS = (
         full=FanIn((10, 30, 100, 300, 1000, 3000), draws=10_000),
         theory=_fan_in_theory,
         measure=_fan_in_measure,
-        compare=z_scores({"variance": "variance of a preactivation"}),
+        compare=compare_each({"variance": "variance of a preactivation"}),
         figure=Curves("widths", r"fan-in $n$", "powers", r"$\mathrm{Var}\,W = n^{-%g}$"),
         wrong={"variance": scaled(1.2)},
     ),
@@ -169,7 +169,7 @@ CLAIMS = (
         full=ConditionalLayer((4, 8, 16, 32, 64, 128), draws=1_000_000),
         theory=_conditional_theory,
         measure=_conditional_measure,
-        compare=z_scores(
+        compare=compare_each(
             {
                 "excess kurtosis": "excess kurtosis of a unit",
                 "shared variance": "covariance of two squared units",
@@ -191,7 +191,7 @@ CLAIMS = (
         full=FourthMoment(((16,), (10, 10), (6, 5, 7), (20,) * 5), draws=1_000_000),
         theory=_fourth_moment_theory,
         measure=_fourth_moment_measure,
-        compare=z_scores({"fourth moment": "E[z^4]"}),
+        compare=compare_each({"fourth moment": "E[z^4]"}),
         figure=Curves(lambda setting: layer_names(setting.architectures), "hidden widths"),
         wrong={"fourth moment": _exponential},
     ),

@@ -4,17 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 from scipy.integrate import quad
 
 from finitewidth.architecture import MLP, Params
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework import RandomProblem, draw_curves, orf_543, power, scaled
+from finitewidth.lab.framework import Curves, RandomProblem, exact, orf_543, power, sample_mean, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, z_score
-from finitewidth.lab.framework.estimate import Estimate, exact, sample_mean
 from finitewidth.lab.instruments.network_draws import over_networks
-from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer_decomposition import mercer
 
@@ -94,30 +91,6 @@ def _mercer_compare(setting: Spectra, predicted: Prediction, measured: Measureme
     ]
 
 
-def _mercer_figure(setting: Spectra, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("A kernel is a sum over its eigenfunctions", count=2)
-    functions, labels = (
-        measured["eigenfunctions"],
-        [rf"$\lambda_{j + 1}={l:.4f}$" for j, l in enumerate(predicted["eigenvalues"][:4])],
-    )
-    draw_curves(
-        left,
-        _midpoints(setting.grid),
-        predicted["eigenfunctions"].T[:4],
-        Estimate(functions.value.T, functions.sem.T),
-        labels,
-    )
-    left.set(xlabel=r"$x$", ylabel="eigenfunction", title=r"$K(x,y)=\min(x,y)$", ylim=(-1.6, 3.4))
-    style.legend(left, "exact", "on a grid", error_bars=False, ncols=2, loc="upper left")
-    draw_curves(right, np.arange(setting.waves), predicted["power"][None], measured["power"][None])
-    right.set(
-        yscale="log", xlabel="waves around the circle", ylabel="power", title="ReLU networks on a circle"
-    )
-    first, second = style.PALETTE[:2]
-    style.legend(right, "power of outputs", "eigenvalue of the kernel", color=first, point_color=second)
-    return figure
-
-
 _FUNCTIONS = {
     "x^2/2": (lambda x: x**2 / 2, lambda x: x),
     "sin 3x": (lambda x: np.sin(3 * x), lambda x: 3 * np.cos(3 * x)),
@@ -195,31 +168,6 @@ def _norm_compare(setting: Brownian, predicted: Prediction, measured: Measuremen
     ]
 
 
-def _norm_figure(setting: Brownian, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("The norm of a function in the space of a kernel", count=2)
-    x = _midpoints(setting.grid)
-    for (name, (f, _)), norm, energy, color in zip(
-        _FUNCTIONS.items(), predicted["norm"], measured["norm"].value, style.PALETTE, strict=False
-    ):
-        label = rf"${name.replace('sqrt(1+x)', '(1+x)^{1/2}')}$: {norm:.4f} ({energy:.4f})"
-        style.theory_line(left, x, f(x), color, label)
-    left.set(
-        xlabel=r"$x$", ylabel=r"$f(x)$", ylim=(-0.05, 1.7),
-        title=r"$\|f\|^2$ by modes (in brackets: $\int f'^2$)",
-    )  # fmt: skip
-    left.legend(loc="upper left")
-    style.theory_line(right, x, predicted["interpolator"], style.PALETTE[0], "kernel regression")
-    at, through = setting.data
-    right.plot(at, through, "o", ms=5, color=style.PALETTE[1], label="data")
-    squares = float(predicted["least norm"]), float(measured["least norm"].value)
-    right.set(
-        xlabel=r"$x$", ylabel=r"$f(x)$",
-        title=rf"least $\|f\|^2$: {squares[0]:.4f}, straight pieces: {squares[1]:.4f}",
-    )  # fmt: skip
-    right.legend()
-    return figure
-
-
 def _ignoring_boundary(setting: Spectra, value: np.ndarray) -> np.ndarray:
     """Sines that vanish at both ends: eigenvalues 1/(j pi)^2."""
     return 1 / ((np.arange(setting.modes) + 1) * np.pi) ** 2
@@ -230,6 +178,9 @@ def _image_of_the_operator(setting: Brownian, value: np.ndarray) -> np.ndarray:
     x, frequency = _midpoints(setting.grid), (np.arange(setting.grid // 2) + 0.5) * np.pi
     c = np.sqrt(2) * np.sin(np.outer(frequency, x)) @ (x**2 / 2) / setting.grid
     return np.append(np.sum(c**2 * frequency**4), value[1:])
+
+
+_ON_GRID = Curves(lambda setting: _midpoints(setting.grid), "$x$", along=0)
 
 
 CLAIMS = (
@@ -247,7 +198,7 @@ CLAIMS = (
         theory=_mercer_theory,
         measure=_mercer_measure,
         compare=_mercer_compare,
-        figure=_mercer_figure,
+        figure=(_ON_GRID, Curves(lambda setting: np.arange(setting.waves), "waves around the circle")),
         wrong={"eigenvalues": _ignoring_boundary, "eigenfunctions": scaled(1.01), "power": scaled(1.2)},
     ),
     Claim(
@@ -264,7 +215,7 @@ CLAIMS = (
         theory=_norm_theory,
         measure=_norm_measure,
         compare=_norm_compare,
-        figure=_norm_figure,
+        figure=_ON_GRID,
         wrong={
             "norm": _image_of_the_operator,
             "values": scaled(1 + 1e-6),

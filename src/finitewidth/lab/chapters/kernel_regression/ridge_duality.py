@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework import Curves, RandomProblem, exact, orf_543, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, exact, orf_543, scaled
 from finitewidth.lab.framework.comparison import absolute_error, relative_error
+from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments.weight_descent import LinearProblem, random_problem, rounding
 
 

@@ -6,22 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework import absolute_error, orf_543, scaled, upper_bound, z_score
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, orf_543, scaled
+from finitewidth.lab.framework.comparison import absolute_error, upper_bound, z_score
 from finitewidth.lab.framework.estimate import exact, propagated, sample_mean, stacked
-from finitewidth.lab.instruments.fixed_readout import (
-    LazyRun,
-    Neurons,
-    hidden_kernel,
-    paired_start,
-    train_hidden,
-)
+from finitewidth.lab.instruments import fixed_readout as readout
 from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
-from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
 SOURCE = orf_543("10/12")
@@ -60,13 +52,13 @@ class LazyNetworks:
         return LazyTraining(self.points, certificate.smallest, float(np.mean(y**2)) / 2)
 
 
-def _trained(setting: LazyNetworks, key: PRNGKeyArray) -> dict[int, list[LazyRun]]:
+def _trained(setting: LazyNetworks, key: PRNGKeyArray) -> dict[int, list[readout.LazyRun]]:
     """Trained networks by width."""
     x, y = setting.data
     how = setting.step, setting.steps, setting.records
     return {
         n: [
-            train_hidden(paired_start(k, n, setting.n_in), x, y, *how)
+            readout.train_hidden(readout.paired_start(k, n, setting.n_in), x, y, *how)
             for k in jax.random.split(jax.random.fold_in(key, n), setting.networks)
         ]
         for n in setting.widths
@@ -114,35 +106,12 @@ def _movement_compare(setting: LazyNetworks, predicted: Prediction, measured: Me
     ]
 
 
-def _movement_figure(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("Wide networks learn while each weight hardly moves", count=2)
-    n = np.array(setting.widths)
-    style.theory_line(left, n, predicted["movement"], style.PALETTE[0], "bound of the theorem")
-    rms = np.sqrt(predicted["squared distance"] / n)
-    style.theory_line(left, n, rms, style.PALETTE[2], r"rms: $(y^TK^{-1}y/n)^{1/2}$", dash="--")
-    furthest = measured["movement"].value
-    style.measured_points(
-        left, np.repeat(n, furthest.shape[1]), furthest.ravel(), 0 * furthest.ravel(), style.PALETTE[1],
-        "furthest weight",
-    )  # fmt: skip
-    typical = np.sqrt(measured["squared distance"].value / n)
-    style.measured_points(left, n, typical, 0 * typical, style.PALETTE[2], "rms of all weights")
-    left.set(xscale="log", yscale="log", xlabel=r"width $n$", ylabel="distance from the start")
-    left.legend()
-    times = _times(setting)
-    style.theory_line(right, times, predicted["loss"], style.PALETTE[0], r"$L(0)\,e^{-\lambda_0t/m}$")
-    for runs in measured["loss"].value:
-        for losses in runs:
-            right.plot(times, losses, color=style.PALETTE[1], lw=0.7, alpha=0.5)
-    right.plot([], [], color=style.PALETTE[1], lw=0.7, label="networks of all widths")
-    right.set(yscale="log", xlabel="time of gradient flow", ylabel="loss", ylim=(1e-14, None))
-    right.legend()
-    return figure
-
-
 def _lipschitz_theory(setting: LazyNetworks) -> Prediction:
     """Change of the kernel allowed per distance that a weight has moved."""
     return {"change per distance": np.array(setting.theorem.kernel_change(1.0))}
+
+
+_PUSHES = np.geomspace(1e-3, 0.3, 8)
 
 
 def _lipschitz_measure(setting: LazyNetworks, key) -> Measurement:
@@ -152,12 +121,11 @@ def _lipschitz_measure(setting: LazyNetworks, key) -> Measurement:
         for run in runs[n]:
             moved.append(run.movement[1:].max(axis=1))
             changed.append([np.linalg.norm(K - run.kernels[0], 2) for K in run.kernels[1:]])
-    distances = np.geomspace(1e-3, 0.3, 8)
     return {
         "moved": exact(np.array(moved)),
         "changed": exact(np.array(changed)),
-        "pushed": exact(distances),
-        "changed by push": exact(np.array([_pushed(setting, D) for D in distances])),
+        "pushed": exact(_PUSHES),
+        "changed by push": exact(np.array([_pushed(setting, D) for D in _PUSHES])),
     }
 
 
@@ -168,7 +136,7 @@ def _pushed(setting: LazyNetworks, distance: float) -> float:
     # Where tanh' tanh'' is largest.
     steepest = np.arctanh(np.sqrt(0.2))
     kernel = [
-        hidden_kernel(Neurons(jnp.asarray(w * x), jnp.ones(setting.points)), jnp.asarray(x))
+        readout.hidden_kernel(readout.Neurons(jnp.asarray(w * x), jnp.ones(setting.points)), jnp.asarray(x))
         for w in (steepest, steepest - distance)
     ]
     return float(np.linalg.norm(np.asarray(kernel[1] - kernel[0]), 2))
@@ -184,28 +152,6 @@ def _lipschitz_compare(setting: LazyNetworks, predicted: Prediction, measured: M
     ]
 
 
-def _lipschitz_figure(setting: LazyNetworks, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (axes,) = style.panels("A kernel can change no faster than its weights move")
-    pushed, moved = measured["pushed"].value, measured["moved"].value
-    reach = np.geomspace(min(pushed.min(), moved.min()), max(pushed.max(), moved.max()), 50)
-    style.theory_line(axes, reach, predicted["change per distance"] * reach, style.PALETTE[0], r"bound $2mD$")
-    changed = measured["changed by push"].value
-    style.measured_points(axes, pushed, changed, 0 * pushed, style.PALETTE[1], "worst push")
-    colors = np.repeat(np.arange(len(setting.widths)), setting.networks)
-    for i, n in enumerate(setting.widths):
-        rows = colors == i
-        axes.plot(
-            moved[rows].ravel(), measured["changed"].value[rows].ravel(), ".", ms=4,
-            color=style.PALETTE[2 + i % 4], label=rf"in training, $n={n}$",
-        )  # fmt: skip
-    axes.set(
-        xscale="log", yscale="log",
-        xlabel=r"distance $D$ of the furthest weight", ylabel="change of the kernel",
-    )  # fmt: skip
-    axes.legend()
-    return figure
-
-
 def _movement_like_one_over_width(setting: LazyNetworks, value: np.ndarray) -> np.ndarray:
     return value / np.sqrt(setting.widths)
 
@@ -213,6 +159,9 @@ def _movement_like_one_over_width(setting: LazyNetworks, value: np.ndarray) -> n
 def _rate_without_points(setting: LazyNetworks, value: np.ndarray) -> np.ndarray:
     """exp(-lambda_0 t): the 1/m that the notes lose."""
     return value[0] * (value / value[0]) ** setting.points
+
+
+_IN_TIME = Curves(lambda setting: _times(setting)[1:], "time of gradient flow")
 
 
 _QUICK = LazyNetworks(widths=(256, 1024), networks=10, steps=400)
@@ -233,7 +182,7 @@ CLAIMS = (
         theory=_lipschitz_theory,
         measure=_lipschitz_measure,
         compare=_lipschitz_compare,
-        figure=_lipschitz_figure,
+        figure=(_IN_TIME, Curves(lambda setting: _PUSHES, "distance of the push")),
         wrong={"change per distance": scaled(0.5)},
     ),
     Claim(
@@ -251,7 +200,7 @@ CLAIMS = (
         theory=_movement_theory,
         measure=_movement_measure,
         compare=_movement_compare,
-        figure=_movement_figure,
+        figure=(_IN_TIME, Curves("widths", "width $n$", along=0)),
         wrong={
             "movement": _movement_like_one_over_width,
             "loss": _rate_without_points,

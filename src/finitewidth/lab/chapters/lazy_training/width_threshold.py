@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from finitewidth.lab.chapters.lazy_training.bounds import SOURCE, hidden_kernel_of_infinite_width
-from finitewidth.lab.framework import Curves, absolute_error, exact, jackknife, scaled, upper_bound
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, exact, jackknife, scaled
+from finitewidth.lab.framework.comparison import absolute_error, upper_bound
 from finitewidth.lab.instruments.fixed_readout import LazyRun, paired_start, train_hidden
 from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
 

@@ -10,16 +10,10 @@ from scipy.linalg import expm
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum, smoother
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.lab.framework import DAY_2, Curves, RandomProblem, absolute_error, exact, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.lab.instruments.weight_descent import (
-    LinearProblem,
-    descend,
-    largest_curvature,
-    random_problem,
-    rounding,
-    steps_to_rounding,
-)
+from finitewidth.lab.framework import DAY_2, Checks, Claim, Curves, Measurement, Prediction, exact, scaled
+from finitewidth.lab.framework.comparison import absolute_error, compare_each
+from finitewidth.lab.framework.random_problem import RandomProblem
+from finitewidth.lab.instruments import weight_descent as linear
 
 _NOTES = DAY_2
 
@@ -35,17 +29,21 @@ class LinearModel(RandomProblem):
     tests: int = 4
 
     @property
-    def problem(self) -> LinearProblem:
+    def problem(self) -> linear.LinearProblem:
         """The same data for prediction and measurement."""
-        return random_problem(self.points, self.features, self.tests, self.rng())
+        return linear.random_problem(self.points, self.features, self.tests, self.rng())
 
     def steps(self) -> Float[np.ndarray, " etas"]:
         """The step sizes."""
-        return np.array(self.edges) / largest_curvature(self.problem)
+        return np.array(self.edges) / linear.largest_curvature(self.problem)
 
 
-def _kernels(problem: LinearProblem) -> tuple[Float[Array, "train train"], Float[Array, "test train"]]:
+def _kernels(problem: linear.LinearProblem) -> tuple[Float[Array, "train train"], Float[Array, "test train"]]:
     return jnp.asarray(problem.train @ problem.train.T), jnp.asarray(problem.test @ problem.train.T)
+
+
+def _rounding(setting: LinearModel, value: np.ndarray) -> float:
+    return linear.rounding(setting.problem, setting.steps())
 
 
 def _two_forms_theory(setting: LinearModel) -> Prediction:
@@ -57,11 +55,6 @@ def _two_forms_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
     weights = np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
     return {"output": exact(problem.test @ weights)}
-
-
-def _two_forms_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
-    allowed = rounding(setting.problem)
-    return [absolute_error("test outputs", predicted["output"], measured["output"], allowed)]
 
 
 def _propagator_theory(setting: LinearModel) -> Prediction:
@@ -77,13 +70,8 @@ def _propagator_theory(setting: LinearModel) -> Prediction:
 
 def _propagator_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
-    weights = descend(problem, setting.steps(), setting.at)
+    weights = linear.descend(problem, setting.steps(), setting.at)
     return {"residual": exact(weights @ problem.train.T - problem.y)}
-
-
-def _propagator_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
-    allowed = rounding(setting.problem, setting.steps())
-    return [absolute_error("training residual", predicted["residual"], measured["residual"], allowed)]
 
 
 def _any_time_theory(setting: LinearModel) -> Prediction:
@@ -100,18 +88,10 @@ def _any_time_theory(setting: LinearModel) -> Prediction:
 
 def _any_time_measure(setting: LinearModel, key) -> Measurement:
     problem = setting.problem
-    weights = descend(problem, setting.steps(), setting.at)
+    weights = linear.descend(problem, setting.steps(), setting.at)
     first = setting.steps()[:1]
-    long = descend(problem, first, (steps_to_rounding(problem, first),))
+    long = linear.descend(problem, first, (linear.steps_to_rounding(problem, first),))
     return {"output": exact(weights @ problem.test.T), "end": exact(problem.test @ long[0, 0])}
-
-
-def _any_time_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
-    allowed = rounding(setting.problem, setting.steps())
-    return [
-        absolute_error("test outputs", predicted["output"], measured["output"], allowed),
-        absolute_error("test outputs at the end", predicted["end"], measured["end"], allowed),
-    ]
 
 
 def _eta_theory(setting: LinearModel) -> Prediction:
@@ -121,14 +101,14 @@ def _eta_theory(setting: LinearModel) -> Prediction:
 
 
 def _eta_measure(setting: LinearModel, key) -> Measurement:
-    problem = setting.problem
+    problem, etas = setting.problem, setting.steps()
     direct = problem.test @ np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
-    ends = descend(problem, setting.steps(), (steps_to_rounding(problem, setting.steps()),))[:, 0]
+    ends = linear.descend(problem, etas, (linear.steps_to_rounding(problem, etas),))[:, 0]
     return {"gap": exact(ends @ problem.test.T - direct)}
 
 
 def _eta_compare(setting: LinearModel, predicted: Prediction, measured: Measurement) -> Checks:
-    gap, allowed = measured["gap"].value, rounding(setting.problem, setting.steps())
+    gap, allowed = measured["gap"].value, linear.rounding(setting.problem, setting.steps())
     return [
         absolute_error("end of descent minus direct solution", predicted["gap"], gap, allowed),
         absolute_error("spread over step sizes", 0.0, np.ptp(gap, axis=0), allowed),
@@ -172,7 +152,9 @@ CLAIMS = (
         full=_FULL,
         theory=_two_forms_theory,
         measure=_two_forms_measure,
-        compare=_two_forms_compare,
+        compare=compare_each(
+            {"output": "test outputs"}, absolute_error, lambda setting, _: linear.rounding(setting.problem)
+        ),
         wrong={"output": _contracted_wrongly},
     ),
     Claim(
@@ -187,7 +169,7 @@ CLAIMS = (
         full=_FULL,
         theory=_propagator_theory,
         measure=_propagator_measure,
-        compare=_propagator_compare,
+        compare=compare_each({"residual": "training residual"}, absolute_error, _rounding),
         figure=_STEPS,
         wrong={"residual": _infinitesimal_steps},
     ),
@@ -203,7 +185,9 @@ CLAIMS = (
         full=_FULL,
         theory=_any_time_theory,
         measure=_any_time_measure,
-        compare=_any_time_compare,
+        compare=compare_each(
+            {"output": "test outputs", "end": "test outputs at the end"}, absolute_error, _rounding
+        ),
         figure=_STEPS,
         wrong={"output": _start_forgotten, "end": _start_forgotten},
     ),

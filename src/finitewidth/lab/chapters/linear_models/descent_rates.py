@@ -7,16 +7,10 @@ import numpy as np
 
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.lab.framework import DAY_2, Curves, RandomProblem, exact, orf_543, scaled
+from finitewidth.lab.framework import DAY_2, Curves, absolute_error, exact, orf_543, relative_error, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.lab.framework.comparison import absolute_error, relative_error
-from finitewidth.lab.instruments.weight_descent import (
-    LinearProblem,
-    descend,
-    largest_curvature,
-    random_problem,
-    rounding,
-)
+from finitewidth.lab.framework.random_problem import RandomProblem
+from finitewidth.lab.instruments import weight_descent as linear
 from finitewidth.prediction.certificates import convergence_certificate
 
 
@@ -28,9 +22,9 @@ class Edge(RandomProblem):
     edges: tuple[float, ...]
 
     @property
-    def problem(self) -> LinearProblem:
+    def problem(self) -> linear.LinearProblem:
         """A random linear model."""
-        return random_problem(6, 14, 1, self.rng())
+        return linear.random_problem(6, 14, 1, self.rng())
 
 
 def _edge_theory(setting: Edge) -> Prediction:
@@ -45,10 +39,10 @@ def _edge_theory(setting: Edge) -> Prediction:
 
 def _edge_measure(setting: Edge, key) -> Measurement:
     problem = setting.problem
-    top = largest_curvature(problem)
+    top = linear.largest_curvature(problem)
 
     def norms(etas: np.ndarray) -> np.ndarray:
-        weights = descend(problem, etas, (setting.steps // 2, setting.steps))
+        weights = linear.descend(problem, etas, (setting.steps // 2, setting.steps))
         return np.linalg.norm(weights @ problem.train.T - problem.y, axis=-1)
 
     low, high = 1.5 / top, 2.5 / top
@@ -65,9 +59,9 @@ def _edge_measure(setting: Edge, key) -> Measurement:
 
 def _edge_compare(setting: Edge, predicted: Prediction, measured: Measurement) -> Checks:
     edge, found = predicted["largest step"], measured["largest step"].value
-    stable = np.array([edge for edge in setting.edges if edge < 2]) / largest_curvature(setting.problem)
+    stable = np.array([e for e in setting.edges if e < 2]) / linear.largest_curvature(setting.problem)
     residual = predicted["residual"]
-    allowed = rounding(setting.problem, stable) / float(residual.min())
+    allowed = linear.rounding(setting.problem, stable) / float(residual.min())
     return [
         relative_error("residual after the run", residual, measured["residual"], allowed),
         relative_error("largest stable step", edge, found, _edge_shift(setting)),
@@ -110,10 +104,10 @@ def _rate_theory(setting: Rates) -> Prediction:
 def _rate_measure(setting: Rates, key) -> Measurement:
     n = len(setting.eigenvalues)
     # Labels of zero: the residual can shrink by hundreds of decades without meeting rounding.
-    problem = LinearProblem(np.diag(np.sqrt(setting.eigenvalues)), np.eye(n), np.zeros(n), np.ones(n))
+    problem = linear.LinearProblem(np.diag(np.sqrt(setting.eigenvalues)), np.eye(n), np.zeros(n), np.ones(n))
 
     def factors(etas: np.ndarray) -> np.ndarray:
-        weights = descend(problem, etas, (setting.steps - 2, setting.steps))
+        weights = linear.descend(problem, etas, (setting.steps - 2, setting.steps))
         before, after = np.linalg.norm(weights @ problem.train.T, axis=-1).T
         return np.sqrt(after / before)
 

@@ -9,14 +9,7 @@ from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.framework import IEMS_402, Curves, RandomProblem, exact, orf_543, power, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
-from finitewidth.lab.instruments.weight_descent import (
-    LinearProblem,
-    descend,
-    largest_curvature,
-    random_problem,
-    rounding,
-    steps_to_rounding,
-)
+from finitewidth.lab.instruments import weight_descent as linear
 from finitewidth.prediction.certificates import convergence_certificate
 from finitewidth.statistics.kernels import kernels
 
@@ -29,9 +22,9 @@ class FewEquations(RandomProblem):
     features: int
 
     @property
-    def problem(self) -> LinearProblem:
+    def problem(self) -> linear.LinearProblem:
         """A random linear model."""
-        return random_problem(self.points, self.features, 1, self.rng())
+        return linear.random_problem(self.points, self.features, 1, self.rng())
 
 
 def _norm_theory(setting: FewEquations) -> Prediction:
@@ -47,18 +40,22 @@ def _norm_theory(setting: FewEquations) -> Prediction:
 
 def _norm_measure(setting: FewEquations, key) -> Measurement:
     problem = setting.problem
-    etas = np.array([1 / largest_curvature(problem)])
-    steps = (steps_to_rounding(problem, etas),)
+    etas = np.array([1 / linear.largest_curvature(problem)])
+    steps = (linear.steps_to_rounding(problem, etas),)
     shortest = np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
     return {
-        "from zero": exact(descend(problem, etas, steps, np.zeros(setting.features))[0, 0]),
-        "from the start": exact(descend(problem, etas, steps)[0, 0]),
+        "from zero": exact(linear.descend(problem, etas, steps, np.zeros(setting.features))[0, 0]),
+        "from the start": exact(linear.descend(problem, etas, steps)[0, 0]),
         "least norm": exact(shortest),
     }
 
 
 def _norm_compare(setting: FewEquations, predicted: Prediction, measured: Measurement) -> Checks:
-    zero, start, allowed = predicted["from zero"], predicted["from the start"], rounding(setting.problem)
+    zero, start, allowed = (
+        predicted["from zero"],
+        predicted["from the start"],
+        linear.rounding(setting.problem),
+    )
     return [
         absolute_error("weights from zero", zero, measured["from zero"], allowed),
         absolute_error("weights from a random start", start, measured["from the start"], allowed),

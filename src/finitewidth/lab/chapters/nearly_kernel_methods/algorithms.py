@@ -5,11 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from finitewidth.dynamics.algorithms import (
-    DirectOptimization,
-    GradientFlow,
-    SpectralAlgorithm,
-)
+from finitewidth.dynamics.algorithms import DirectOptimization, GradientFlow, SpectralAlgorithm
 from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic

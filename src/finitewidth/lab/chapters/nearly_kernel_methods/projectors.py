@@ -12,8 +12,9 @@ from finitewidth.dynamics.algorithms import (
     direct_coefficient,
     inverting,
 )
-from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import ROBERTS, Checks, Claim, Curves, Measurement, Prediction, exact, scaled
+from finitewidth.lab.framework.comparison import absolute_error, compare_each
+from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
 from finitewidth.nearly_kernel_methods.algorithm_projectors import pair_projectors
@@ -60,12 +61,6 @@ def _direct_measure(setting: DirectSolvers, key) -> Measurement:
     ends = [quadratic.trained_outputs(problem, setting.epsilon, a)[:, 0] for a in setting.algorithms]
     found = [direction @ (end - ends[0]) / (direction @ direction) for end in ends]
     return {"coefficient": exact(np.array(found))}
-
-
-def _direct_compare(setting: DirectSolvers, predicted: Prediction, measured: Measurement) -> Checks:
-    # The next order of the series in epsilon, with a coefficient of order one, and ten of them to be safe.
-    found, allowed = measured["coefficient"].value, 10 * setting.epsilon
-    return [absolute_error("coefficient of Z_A", predicted["coefficient"], found, allowed)]
 
 
 @dataclass(frozen=True)
@@ -161,11 +156,6 @@ def _basis_measure(setting: Tensors, key) -> Measurement:
     return {"outputs": exact(np.array(found))}
 
 
-def _basis_compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Checks:
-    allowed = setting.problem.rounding
-    return [absolute_error("outputs", predicted["outputs"], measured["outputs"], allowed)]
-
-
 def _inverting_theory(setting: Tensors) -> Prediction:
     problem = setting.problem
     n = len(problem.y)
@@ -191,6 +181,11 @@ def _exchanged(setting: Pairs, value: np.ndarray) -> np.ndarray:
     return np.swapaxes(value, 1, 2)
 
 
+def _next_order(setting: DirectSolvers, value: np.ndarray) -> float:
+    """Of the series in epsilon, with a coefficient of order one, and ten of them to be safe."""
+    return 10 * setting.epsilon
+
+
 CLAIMS = (
     Claim(
         id="nk-eigenbasis",
@@ -204,7 +199,9 @@ CLAIMS = (
         full=Tensors(16),
         theory=_basis_theory,
         measure=_basis_measure,
-        compare=_basis_compare,
+        compare=compare_each(
+            {"outputs": "outputs"}, absolute_error, lambda setting, _: setting.problem.rounding
+        ),
         wrong={"outputs": scaled(1.0001)},
     ),
     Claim(
@@ -248,7 +245,7 @@ CLAIMS = (
         full=DirectSolvers((1.0, 0.8, 0.5, 0.2, 0.1, 0.05, 0.0)),
         theory=_direct_theory,
         measure=_direct_measure,
-        compare=_direct_compare,
+        compare=compare_each({"coefficient": "coefficient of Z_A"}, absolute_error, _next_order),
         figure=Curves("names", "direct optimisation"),
         wrong={"coefficient": scaled(0.0)},
     ),

@@ -14,7 +14,7 @@ from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.framework import IEMS_402, ROBERTS, RandomProblem, power_laws, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.lab.framework.comparison import absolute_error, depth_over_width
+from finitewidth.lab.framework.comparison import absolute_error, compare_each, depth_over_width
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, propagated, stacked
 from finitewidth.lab.shapes.orders import Curve, Orders, fitted_power, off_by, order_claim
 from finitewidth.models.tangent_model import TangentModel
@@ -170,14 +170,6 @@ def _bend(depth: int, widths: tuple[int, ...]) -> float:
     return float(depth_over_width(depth, widths[0]) / np.log(widths[-1] / widths[0]))
 
 
-def _width_compare(setting: Widths, predicted: Prediction, measured: Measurement) -> Checks:
-    bend = _bend(setting.hidden_layers + 1, setting.widths)
-    return [
-        absolute_error(f"power of the width, {name} model", predicted[name], measured[name], bend)
-        for name in _MODELS
-    ]
-
-
 def _width_figure(setting: Widths, predicted: Prediction, measured: Measurement) -> Figure:
     laws = {
         rf"{name} model: $n^{{{predicted[name]:g}}}$": (measured[f"{name} gap"], predicted[name])
@@ -307,7 +299,11 @@ CLAIMS = (
         full=Widths((256, 512, 1024, 2048, 4096), draws=100),
         theory=_width_theory,
         measure=_width_measure,
-        compare=_width_compare,
+        compare=compare_each(
+            {name: f"power of the width, {name} model" for name in _MODELS},
+            absolute_error,
+            lambda setting, _: _bend(setting.hidden_layers + 1, setting.widths),
+        ),
         figure=_width_figure,
         wrong={"cubic": scaled(0.5), "quadratic": scaled(2.0)},
     ),

@@ -1,7 +1,7 @@
 """Does feature learning help, and how much of it is best?"""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scipy.optimize import minimize_scalar
 
 from finitewidth.dynamics.algorithms import DirectOptimization
-from finitewidth.lab.framework import ROBERTS, RandomProblem, exact, relative_error, scaled
+from finitewidth.lab.framework import ROBERTS, RandomProblem, compare_each, exact, relative_error, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
@@ -69,15 +69,6 @@ def _losses_measure(setting: TestLosses, key) -> Measurement:
     return {"slope": exact(np.array(slopes)), "curvature": exact(np.array(bends))}
 
 
-def _slope_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
-    return [relative_error("dL/d epsilon", predicted["slope"], measured["slope"], 1e-5)]
-
-
-def _bend_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
-    found = measured["curvature"].value
-    return [relative_error("d^2L/d epsilon^2", predicted["curvature"], found, 1e-3)]
-
-
 @dataclass(frozen=True)
 class Scan(Teacher):
     """A student with the teacher's meta features, and a test loss to be minimised over epsilon."""
@@ -96,18 +87,18 @@ def _scan_theory(setting: Scan) -> Prediction:
 
 
 def _scan_measure(setting: Scan, key) -> Measurement:
-    minima, grids, curves = [], [], []
-    for i in range(setting.problems):
-        loss = functools.partial(test_loss, setting.problem(i))
-        found: Any = minimize_scalar(loss, bracket=(0.0, 0.01), tol=1e-8)
-        minima.append(found.x)
-        grids.append(found.x * np.linspace(-0.5, 2.5, setting.points))
-        curves.append([loss(epsilon) for epsilon in grids[-1]])
-    return {
-        "epsilon": exact(np.array(minima)),
-        "grid": exact(np.array(grids)),
-        "losses": exact(np.array(curves)),
-    }
+    losses = [functools.partial(test_loss, setting.problem(i)) for i in range(setting.problems)]
+    minima: list[Any] = [minimize_scalar(loss, bracket=(0.0, 0.01), tol=1e-8) for loss in losses]
+    return _scanned(losses, [minimum.x for minimum in minima], np.linspace(-0.5, 2.5, setting.points))
+
+
+def _scanned(
+    losses: Sequence[Callable[[float], float]], best: Sequence[float], around: np.ndarray
+) -> Measurement:
+    """The best epsilon of every loss, and the loss at multiples of it."""
+    grids = np.outer(best, around)
+    curves = [[loss(epsilon) for epsilon in grid] for loss, grid in zip(losses, grids, strict=True)]
+    return {"epsilon": exact(np.array(best)), "grid": exact(grids), "losses": exact(np.array(curves))}
 
 
 def _scan_compare(setting: Scan, predicted: Prediction, measured: Measurement) -> Checks:
@@ -206,24 +197,10 @@ def _diabetes_loss(setting: Diabetes, i: int) -> Callable[[float], float]:
 
 def _diabetes_measure(setting: Diabetes, key) -> Measurement:
     """Newton's step from zero to the minimum of the test loss, and the loss on the way and beyond."""
-    newton, grids, curves = [], [], []
-    for i in range(setting.networks):
-        loss = _diabetes_loss(setting, i)
-        slope, curvature = _derivatives(loss, setting.step)
-        newton.append(-slope / curvature)
-        grids.append(newton[-1] * np.linspace(-0.5, 2.0, setting.points))
-        curves.append([loss(epsilon) for epsilon in grids[-1]])
-    return {
-        "epsilon": exact(np.array(newton)),
-        "grid": exact(np.array(grids)),
-        "losses": exact(np.array(curves)),
-    }
-
-
-def _diabetes_compare(setting: Diabetes, predicted: Prediction, measured: Measurement) -> Checks:
-    # Differences are good to six digits; a curvature that nearly cancels may cost three of them.
-    found = measured["epsilon"].value
-    return [relative_error("epsilon* against Newton's step", predicted["epsilon"], found, 1e-3)]
+    losses = [_diabetes_loss(setting, i) for i in range(setting.networks)]
+    derivatives = [_derivatives(loss, setting.step) for loss in losses]
+    newton = [-slope / curvature for slope, curvature in derivatives]
+    return _scanned(losses, newton, np.linspace(-0.5, 2.0, setting.points))
 
 
 def _without_the_factor_two(setting: TestLosses, value: np.ndarray) -> np.ndarray:
@@ -231,6 +208,10 @@ def _without_the_factor_two(setting: TestLosses, value: np.ndarray) -> np.ndarra
     problems = [setting.problem(i) for i in range(setting.problems)]
     series = [(p, _test_series(p)) for p in problems]
     return np.array([float(np.sum(s.z_I**2 + (s.z_F - p.y_test) * s.z_II)) for p, s in series])
+
+
+# Differences are good to six digits; a curvature that nearly cancels may cost three of them.
+_DIFFERENCES = 1e-3
 
 
 CLAIMS = (
@@ -246,7 +227,7 @@ CLAIMS = (
         full=TestLosses(12),
         theory=_losses_theory,
         measure=_losses_measure,
-        compare=_slope_compare,
+        compare=compare_each({"slope": "dL/d epsilon"}, relative_error, 1e-5),
         wrong={"slope": scaled(1.01)},
     ),
     Claim(
@@ -261,7 +242,7 @@ CLAIMS = (
         full=TestLosses(12),
         theory=_losses_theory,
         measure=_losses_measure,
-        compare=_bend_compare,
+        compare=compare_each({"curvature": "d^2L/d epsilon^2"}, relative_error, 1e-3),
         wrong={"curvature": _without_the_factor_two},
     ),
     Claim(
@@ -295,7 +276,7 @@ CLAIMS = (
         full=Diabetes(3),
         theory=_diabetes_theory,
         measure=_diabetes_measure,
-        compare=_diabetes_compare,
+        compare=compare_each({"epsilon": "epsilon* against Newton's step"}, relative_error, _DIFFERENCES),
         figure=_scan_figure,
         wrong={"epsilon": (scaled(-1.0), scaled(1.01))},
     ),

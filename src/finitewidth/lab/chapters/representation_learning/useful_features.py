@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import norm
+from scipy.special import ndtr
 
-from finitewidth.lab.framework import ROBERTS, Estimate, exact, scaled, z_score
-from finitewidth.lab.framework.claim import Check, Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import ROBERTS, Check, Checks, Claim, Measurement, Prediction, scaled, z_score
+from finitewidth.lab.framework.estimate import Estimate, exact
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.teachers import Teacher, bend_of, taught, test_loss
 from finitewidth.report import style
@@ -36,7 +36,7 @@ def _theory(setting: Useful) -> Prediction:
         A, B, k = problem.train, problem.test, problem.k
         P = np.concatenate([-np.linalg.solve(k[np.ix_(A, A)], k[np.ix_(A, B)]).T, np.eye(len(B))], axis=1)
         spread = setting.noise * np.std(bend) * np.linalg.norm(P.T @ (P @ bend))
-        helps.append(norm.cdf(np.sum((P @ bend) ** 2) / spread))
+        helps.append(ndtr(np.sum((P @ bend) ** 2) / spread))
     p = np.array(helps)
     return {
         "useful": np.asarray(p.mean()),

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.lab.framework import RandomProblem, exact, orf_543, power_laws, sample_mean, scaled
+from finitewidth.lab.framework import absolute_error, exact, orf_543, power_laws, sample_mean, scaled, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.lab.framework.comparison import absolute_error, z_score
+from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import Curves, draw_curves, orf_543, scaled, shifted
-from finitewidth.lab.framework.claim import Check, Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import Check, Checks, Claim, Curves, Measurement, Prediction, scaled, shifted
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, share, stacked
+from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.prediction.certificates import convergence_certificate
 from finitewidth.prediction.concentration import Bernstein, kernel_concentration
-from finitewidth.report import style
 from finitewidth.statistics.kernels import kernels
 
 _SOURCE = orf_543("10/10")
@@ -118,7 +116,7 @@ def _concentration_theory(setting: RandomKernels) -> Prediction:
 
 
 def _concentration_measure(setting: RandomKernels, key) -> Measurement:
-    found = {"signs": exact(2 * binom.sf((_SIGNS + np.array(setting.distances)) // 2, _SIGNS, 0.5))}
+    found = {"signs": exact(2 * bdtrc((_SIGNS + np.array(setting.distances)) // 2, _SIGNS, 0.5))}
     w = np.asarray(jax.random.normal(key, (setting.draws, setting.width, setting.n_in)))
     for name, (function, mean) in _BOUNDED.items():
         distances = np.array([_distances(function, mean, setting.inputs(m), w) for m in setting.points])
@@ -175,33 +173,9 @@ def _without_dimension_and_half(setting: RandomKernels, value: np.ndarray) -> np
     return (value / 2) ** 2
 
 
-def _root_of_points(setting: RandomKernels, value: np.ndarray | None) -> np.ndarray:
+def _root_of_points(setting: RandomKernels, value: np.ndarray) -> np.ndarray:
     """The variance m/n of the notes, whatever the norm of the mean kernel."""
     return np.tile(np.sqrt(np.array(setting.points) / setting.points[0]), (2, 1))
-
-
-def _concentration_figure(setting: RandomKernels, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("Random kernels concentrate around their mean", count=2)
-    for name, color in zip(_BOUNDED, style.PALETTE, strict=False):
-        left.fill_between(
-            setting.points, *predicted[f"{name} growth"], color=color, alpha=0.25, lw=0, label=name
-        )
-        style.measured_points(left, setting.points, *measured[f"{name} growth"], color)
-    style.theory_line(
-        left, setting.points, _root_of_points(setting, None)[0], style.GREY, r"$m^{1/2}$ alone", "--"
-    )
-    left.set(xscale="log", yscale="log", xlabel=r"points $m$", ylabel="mean distance, first set to one")
-    style.plain_ticks(left.xaxis, setting.points)
-    style.plain_ticks(left.yaxis)
-    left.legend(title=r"bands: $(m\|EK\|)^{1/2}$ to $(m\|EK\|\log m)^{1/2}$", alignment="left")
-    draw_curves(right, setting.distances, predicted["signs"][None], measured["signs"][None])
-    printed = _without_dimension_and_half(setting, predicted["signs"])
-    style.theory_line(right, setting.distances, printed, style.GREY, "without dimension and 1/2", dash="--")
-    right.set(yscale="log", xlabel=r"$t$", ylabel=r"probability that $|$sum of 100 signs$|$ exceeds $t$")
-    style.legend(
-        right, "exact", "bound", error_bars=False, color=style.PALETTE[0], point_color=style.PALETTE[1]
-    )
-    return figure
 
 
 CLAIMS = (
@@ -238,7 +212,7 @@ CLAIMS = (
         theory=_concentration_theory,
         measure=_concentration_measure,
         compare=_concentration_compare,
-        figure=_concentration_figure,
+        figure=(Curves("distances", "$t$"), Curves("points", "points $m$")),
         wrong={
             "signs": _without_dimension_and_half,
             "sin growth": _root_of_points,

@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework import BEYOND, BOOK, Curves, orf_543, power_laws, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, orf_543, scaled
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.framework.estimate import Estimate, propagated, sample_mean, stacked, variance
+from finitewidth.lab.framework.figures import Curves, power_laws
 from finitewidth.lab.instruments.network_draws import over_networks
+from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.statistics.kernels import kernels
 
 _INPUTS = np.array([[1.0, 0.4, -0.6], [0.2, 1.1, 0.3], [-0.7, 0.5, 0.9]])
@@ -38,17 +38,6 @@ def output_covariance(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float
     """Covariance of an output unit over the last layer's weights, all other weights given."""
     features = net.activation(net.preactivations(params, x)[-2])
     return net.C_b[-1] + net.C_W[-1] * features @ features.T / features.shape[1]
-
-
-def tangent_kernel(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float[Array, "n n"]:
-    """Gradients of the output at two inputs, multiplied with the learning rates in between."""
-    gradients = jax.jacrev(lambda p: net.apply(p, x)[:, 0])(params)
-    total = jnp.zeros((len(x), len(x)))
-    for l, (weight, bias) in enumerate(gradients):
-        flat = weight.reshape(len(x), -1)
-        fan_in = weight.shape[-1]
-        total += net.lambda_b[l] * bias @ bias.T + net.lambda_W[l] / fan_in * flat @ flat.T
-    return total
 
 
 def _outputs_and_covariance(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
@@ -91,7 +80,7 @@ def _nngp_compare(setting: Widths, predicted: Prediction, measured: Measurement)
 
 
 def _empirical_kernels(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
-    return {"nngp": output_covariance(net, params, x), "ntk": tangent_kernel(net, params, x)}
+    return {"nngp": output_covariance(net, params, x), "ntk": empirical_ntk(net, params, x)[0, 0]}
 
 
 def _recursion_theory(setting: Widths) -> Prediction:

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.lab.framework import BEYOND, DAY_2, Estimate, constant, sample_mean, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.lab.framework.comparison import depth_over_width, z_score
+from finitewidth.lab.framework import BEYOND, DAY_2, Claim, Estimate, Measurement, Prediction, sample_mean
+from finitewidth.lab.framework.comparison import compare_each, depth_over_width
+from finitewidth.lab.framework.wrong import constant, scaled
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
@@ -81,18 +81,9 @@ def _covariance(z: np.ndarray) -> Estimate:
     return Estimate(C, np.sqrt((square + C**2) / (len(z) - 1)))
 
 
-def _compare(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Checks:
+def _finite_width(setting: Ensembles, value: np.ndarray) -> float:
     net = setting.network
-    allowed = float(depth_over_width(net.depth, min(net.hidden)))
-    return [
-        z_score(
-            f"{name} over the whole of training",
-            predicted[name],
-            measured[name],
-            allowed * np.abs(predicted[name]).max(),
-        )
-        for name in ("mean", "covariance", "loss")
-    ]
+    return float(depth_over_width(net.depth, min(net.hidden))) * np.abs(value).max()
 
 
 def _figure(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Figure:
@@ -138,7 +129,10 @@ CLAIMS = (
         full=Ensembles(hidden=(1024, 1024), networks=200, tests=25),
         theory=_theory,
         measure=_measure,
-        compare=_compare,
+        compare=compare_each(
+            {name: f"{name} over the whole of training" for name in ("mean", "covariance", "loss")},
+            within=_finite_width,
+        ),
         figure=_figure,
         wrong={"mean": constant, "covariance": constant, "loss": scaled(1.2)},
     ),

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import DAY_3, absolute_error, exact, power_laws, scaled
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import DAY_3, Claim, Measurement, Prediction, exact, power_laws, scaled
+from finitewidth.lab.framework.comparison import absolute_error, compare_each
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
@@ -57,10 +57,6 @@ def _measure(setting: OneStep, key) -> Measurement:
     return {"errors": exact(errors), "order": exact(np.log2(errors[:, -2] / errors[:, -1]))}
 
 
-def _compare(setting: OneStep, predicted: Prediction, measured: Measurement) -> Checks:
-    return [absolute_error("power of the learning rate", predicted["order"], measured["order"], 0.05)]
-
-
 def _figure(setting: OneStep, predicted: Prediction, measured: Measurement) -> Figure:
     title = "Each tensor of the series removes one power of the learning rate"
     names = ("outputs of the start", "+ NTK", "+ dNTK", "+ ddNTK")
@@ -81,7 +77,7 @@ CLAIMS = (
         full=OneStep(halvings=5, eta=0.1),
         theory=_theory,
         measure=_measure,
-        compare=_compare,
+        compare=compare_each({"order": "power of the learning rate"}, absolute_error, 0.05),
         figure=_figure,
         wrong={"order": scaled(0.75)},
     ),

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import MLP, Params
-from finitewidth.lab.framework import IEMS_402, Curves, orf_543, power, scaled, shifted, z_scores
-from finitewidth.lab.framework.claim import Claim, Measurement, Prediction
+from finitewidth.lab.framework import IEMS_402, Claim, Curves, Measurement, Prediction, compare_each, orf_543
 from finitewidth.lab.framework.estimate import Estimate, exact, propagated, sample_mean, stacked
+from finitewidth.lab.framework.wrong import power, scaled, shifted
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
 from finitewidth.networks.tangent_kernel import empirical_ntk_by_group
 from finitewidth.statistics.kernels import kernels
@@ -115,7 +115,7 @@ CLAIMS = (
         full=Gradients((16, 64, 256, 1024, 4096), hidden_layers=1, draws=10_000),
         theory=_width_theory,
         measure=_width_measure,
-        compare=z_scores(
+        compare=compare_each(
             {
                 "norms": "squared norm of a layer's gradient",
                 "entries": "mean square of its entries",
@@ -138,7 +138,7 @@ CLAIMS = (
         full=Gradients((16, 64, 256), hidden_layers=3, draws=10_000),
         theory=_theory,
         measure=_measure,
-        compare=z_scores(
+        compare=compare_each(
             {"weights": "squared gradients of weights", "biases": "squared gradients of biases"}
         ),
         figure=Curves(lambda setting: np.arange(1, setting.hidden_layers + 2), "layer", "widths", "$n=%d$"),

@@ -9,9 +9,10 @@ from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
-from finitewidth.lab.framework import IEMS_402, absolute_error, orf_543, power_laws, scaled, shifted, z_score
-from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import IEMS_402, Checks, Claim, Measurement, Prediction, orf_543, power_laws
+from finitewidth.lab.framework.comparison import absolute_error, compare_each, z_score
 from finitewidth.lab.framework.estimate import exact, jackknife, propagated, stacked
+from finitewidth.lab.framework.wrong import scaled, shifted
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
@@ -75,12 +76,6 @@ def _movement_measure(setting: WeightMovement, key) -> Measurement:
 
 def _slope(widths: tuple[int, ...], values: np.ndarray) -> float:
     return float(np.polyfit(np.log2(widths), np.log2(values), 1)[0])
-
-
-def _movement_compare(setting: WeightMovement, predicted: Prediction, measured: Measurement) -> Checks:
-    for name in _MOVING:
-        exponents = predicted[f"{name} exponent"], measured[f"{name} exponent"]
-        yield absolute_error(f"exponent of the movement of a weight, {name}", *exponents, tolerance=0.05)
 
 
 def _movement_figure(setting: WeightMovement, predicted: Prediction, measured: Measurement) -> Figure:
@@ -234,7 +229,11 @@ CLAIMS = (
         full=WeightMovement((64, 256, 1024, 4096, 16384), networks=32),
         theory=_movement_theory,
         measure=_movement_measure,
-        compare=_movement_compare,
+        compare=compare_each(
+            {f"{name} exponent": f"exponent of the movement of a weight, {name}" for name in _MOVING},
+            absolute_error,
+            0.05,
+        ),
         figure=_movement_figure,
         wrong={"ntk exponent": scaled(0.0), "mean-field exponent": shifted(-0.5)},
     ),
