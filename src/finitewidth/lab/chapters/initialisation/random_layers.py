@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Params
 from finitewidth.lab.framework import Claim, Curves, Measurement, Prediction, layer_names, orf_543, scaled
 from finitewidth.lab.framework.comparison import compare_each
 from finitewidth.lab.framework.estimate import jackknife, sample_mean, stacked
