@@ -145,8 +145,7 @@ def paired_ensemble(
     check_key(key)
     x = as_points("x", x)
     x_test = x if x_test is None else as_points("x_test", x_test)
-    # Shapes and types are enough here, and cost no compilation.
-    sample = eqx.filter_eval_shape(net.init, key, x.shape[1], weights=weights, dtype=x.dtype)
+    sample = net.init(key, x.shape[1], weights=weights, dtype=x.dtype)
     net.check(sample, x_test)
     task, _ = as_task(net, sample, x, y, learning_rate, "sgd", "mse", None, key, None)
     linear_size = 10 * size if linear_size is None else linear_size
