@@ -64,7 +64,7 @@ class SpectralFilter(NamedTuple):
     eigenvectors: Float[AnyArray, "train train"]
     gain: Float[AnyArray, " train"]
 
-    def solve(self, right: Float[AnyArray, "train k"]) -> Float[Array, "train k"]:
+    def solve(self, right: Float[AnyArray, "train k"]) -> Float[AnyArray, "train k"]:
         r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""
         return self.eigenvectors @ (self.gain[:, None] * (self.eigenvectors.T @ right))
 

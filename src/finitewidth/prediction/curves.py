@@ -80,7 +80,8 @@ def loss_curves(
     if y_test is None:
         return LossCurves(times, np.asarray(train) / rows, None)
     y_test = np.asarray(as_targets(y_test, len(problem.x_test), problem.y.dtype, "y_test"))
-    test = [modes.test_loss(stop.gain(spectrum.eigenvalues + ridge), y_test) for stop in stops]
+    shifted = spectrum.eigenvalues + ridge
+    test = [modes.test_loss(np.asarray(stop.gain(shifted)), y_test) for stop in stops]
     return LossCurves(times, np.asarray(train) / rows, np.asarray(test) / len(y_test))
 
 
