@@ -54,9 +54,8 @@ def first_order(
         found = _by_tensors(net, x, y, algorithm, method)
     else:
         found = _by_neurons(net, x, y, algorithm, method, progress)
-    validity = ExpansionRange.of(
-        net.hidden, *map(np.asarray, (infinite.mean, found.origins.total)), found.kappa
-    )
+    mean, coefficient = np.asarray(infinite.mean), np.asarray(found.origins.total)
+    validity = ExpansionRange.of(net.hidden, mean, coefficient, found.kappa)
     validity.warn()
     n, dtype = net.hidden[-1], infinite.mean.dtype
     over_n = lambda part: jax.tree.map(lambda a: jnp.asarray(a / n, dtype), part)
