@@ -16,10 +16,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.arrays import AnyArray
+from finitewidth.derivatives import derivatives
 from finitewidth.dynamics.meta_kernel import MetaKernel, factors
 
 Points = Float[np.ndarray, "n d"]
@@ -63,7 +64,9 @@ class RandomNeurons(NamedTuple):
         """Activations and derivatives at some points."""
         d = self.w.shape[1] - 1
         x = np.column_stack([x, np.ones(len(x))]) / math.sqrt(d + 1)
-        value, slope, bend = (np.asarray(f) for f in _derivatives(self.activation, jnp.asarray(x @ self.w.T)))
+        value, slope, bend = (
+            np.asarray(f) for f in derivatives(self.activation, jnp.asarray(x @ self.w.T), 2)
+        )
         return Response(x, value, slope, self.a * slope, self.a * bend)
 
     def kernel(self, one: Response, two: Response) -> Float[np.ndarray, "n1 n2"]:
@@ -138,11 +141,3 @@ def _bent(points: Response, u: Direction, v: Direction) -> Float[np.ndarray, " n
     r"""$u^T\psi\,v$ at every point."""
     on_output, on_input = _turned(points, v)
     return (on_output @ u.alpha + np.sum(on_input * (points.x @ u.omega.T), axis=1)) / math.sqrt(len(u.alpha))
-
-
-def _derivatives(activation: Activation, h: Array) -> tuple[Array, Array, Array]:
-    """The activation with its first and second derivative, elementwise."""
-    ones = jnp.ones_like(h)
-    slope = lambda z: jax.jvp(activation, (z,), (ones,))[1]
-    value_slope = jax.jvp(slope, (h,), (ones,))
-    return activation(h), value_slope[0], value_slope[1]

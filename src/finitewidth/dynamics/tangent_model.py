@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, PyTree
 
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers
+from finitewidth.derivatives import derivatives
 from finitewidth.dynamics.meta_kernel import MetaKernel, factors
 from finitewidth.dynamics.weight_space import PointModel
 from finitewidth.foreign import check_function, check_params
@@ -102,7 +103,7 @@ class TangentPoints(PointModel):
         if model.order is None:
             start = along(jnp.zeros((), weights.dtype))
             return start + (along(epsilon) - start) / epsilon
-        start, *slopes = _derivatives(along, model.order, jnp.zeros((), weights.dtype))
+        start, *slopes = derivatives(along, jnp.zeros((), weights.dtype), model.order)
         terms = (epsilon ** (k - 1) / math.factorial(k) * s for k, s in enumerate(slopes, start=1))
         return sum(terms, start)
 
@@ -156,14 +157,6 @@ class TangentMetaKernel(MetaKernel):
     def _turned(self, q: Float[Array, " n2"]) -> Float[Array, "n0 n1"]:
         v = _push(self.points[2], self.weights, q)
         return _slope(self.points[0].jacobian, self.weights, v) @ self.points[1].jacobian(self.weights).T
-
-
-def _derivatives(function: Callable[[Array], Array], order: int, t: Array) -> list[Array]:
-    """The function and its derivatives in t up to the given order."""
-    if order == 0:
-        return [function(t)]
-    values, slopes = jax.jvp(lambda s: _derivatives(function, order - 1, s), (t,), (jnp.ones_like(t),))
-    return [*values, slopes[-1]]
 
 
 def _slope(function: Callable[[Array], Array], weights: Array, direction: Array) -> Array:

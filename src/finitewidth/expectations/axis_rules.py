@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import gammainccinv
 
-from finitewidth.expectations.derivative_moments import derivatives
+from finitewidth.derivatives import derivatives
 from finitewidth.expectations.quadrature import Rule
 
 Signature = tuple[int, int, int, int]

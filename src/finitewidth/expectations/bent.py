@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from finitewidth.derivatives import derivatives
 from finitewidth.expectations.axis_rules import SIGNATURES, Signature
 from finitewidth.expectations.cones import cone_grid, thin_root
-from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, derivatives
+from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE
 from finitewidth.expectations.four_point import FourPoint, patterns_of, set_averages, spread_out
 from finitewidth.expectations.kinks import shape_at_zero
 from finitewidth.expectations.quadrature import gaussian_rule
@@ -87,7 +88,7 @@ def _bracket_pairs(
 
 def _brackets(function: Callable[[Array], Array], z: Float[np.ndarray, "*s"]) -> Float[np.ndarray, "6 *s"]:
     with jax.ensure_compile_time_eval():
-        return np.stack([np.asarray(d) for d in derivatives(function, jnp.asarray(z))])
+        return np.stack([np.asarray(d) for d in derivatives(function, jnp.asarray(z), HIGHEST_DERIVATIVE)])
 
 
 class _GivenZero:

@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from finitewidth.derivatives import derivatives
 from finitewidth.expectations.kinks import shape_at_zero
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
 
@@ -37,20 +38,6 @@ def is_smooth(function: Callable[[Array], Array]) -> bool:
         return not shape_at_zero(function).jumps
     except ValueError:  # a jump of the function itself
         return False
-
-
-def derivatives(
-    function: Callable[[Array], Array], z: Float[Array, "*s"], highest: int = HIGHEST_DERIVATIVE
-) -> list[Float[Array, "*s"]]:
-    r"""$\sigma,\sigma',\dots$ at z, elementwise, by automatic differentiation."""
-    tower = [function]
-    for _ in range(highest):
-        tower.append(functools.partial(_slope, tower[-1]))
-    return [f(z) for f in tower]
-
-
-def _slope(function: Callable[[Array], Array], z: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    return jax.jvp(function, (z,), (jnp.ones_like(z),))[1]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))

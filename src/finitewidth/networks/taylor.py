@@ -5,7 +5,6 @@ $$z(\theta; x) \approx \sum_{k=0}^{p}\frac{1}{k!}\,
 """
 
 import math
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import MLP
+from finitewidth.derivatives import derivatives
 from finitewidth.foreign import check_params
 from finitewidth.networks.models import Apply, Model, as_model
 from finitewidth.parametrisation import Geometry
@@ -32,9 +32,9 @@ class TaylorModel(Model):
             return self.model(jax.tree.map(lambda c, s: c + t * s, self.center, shift), x)
 
         origin = jnp.zeros((), jnp.result_type(*jax.tree.leaves(params)))
-        value, *derivatives = _derivatives(along, self.order, origin)
-        for k, derivative in enumerate(derivatives, start=1):
-            value = value + derivative / math.factorial(k)
+        value, *slopes = derivatives(along, origin, self.order)
+        for k, slope in enumerate(slopes, start=1):
+            value = value + slope / math.factorial(k)
         return value
 
     def default_rates(self, params: PyTree, geometry: Geometry) -> PyTree:
@@ -72,15 +72,3 @@ def expand(apply_or_net: MLP | Apply | Model, params0: PyTree, order: int) -> Ta
     model = as_model(apply_or_net)
     check_params(params0)
     return TaylorModel(model, params0, order)
-
-
-def _derivatives(function: Callable[[Array], Array], order: int, t: Array) -> list[Array]:
-    """The function and its derivatives in t up to the given order."""
-    if order == 0:
-        return [function(t)]
-
-    def below(s: Array) -> list[Array]:
-        return _derivatives(function, order - 1, s)
-
-    values, slopes = jax.jvp(below, (t,), (jnp.ones_like(t),))
-    return [*values, slopes[-1]]

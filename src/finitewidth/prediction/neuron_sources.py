@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.expectations.derivative_moments import derivatives
+from finitewidth.derivatives import derivatives
 from finitewidth.statistics.hidden_layers import HiddenLayer
 from finitewidth.statistics.source_edges import Edges, Matrix
 
