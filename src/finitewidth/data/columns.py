@@ -72,7 +72,7 @@ class Numbers(NamedTuple):
 
     def raw(self, values: Column) -> Float[np.ndarray, "rows inputs"]:
         """Its inputs before scaling."""
-        return self.imputer.transform(_numbers(values)[:, None])
+        return np.asarray(self.imputer.transform(_numbers(values)[:, None]))
 
     def units(self, raw: Float[np.ndarray, "rows inputs"]) -> Float[np.ndarray, " inputs"]:
         """Standard deviation of every input."""
@@ -160,7 +160,7 @@ def treatment(name: str, values: Column, keep_constant: bool = False) -> Part:
     numbers, date, count = _numbers(values), is_date(values), int(missing.sum())
     says = count >= max(_ROWS_OF_GAPS, _SHARE_OF_GAPS * len(values))
     imputer = SimpleImputer(strategy="median", add_indicator=says).fit(numbers[:, None])
-    middle = imputer.statistics_[0]
+    middle = float(np.asarray(imputer.statistics_)[0])
     median = (
         str(np.datetime64("1970-01-01") + np.timedelta64(round(middle), "D")) if date else f"{middle:.4g}"
     )

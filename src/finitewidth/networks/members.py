@@ -94,15 +94,14 @@ def _workers(count: int) -> Iterator[ThreadPoolExecutor]:
 def _bar(wanted: bool, total: int, completed: int) -> Iterator[Callable[[int], None]]:
     """Draw a bar on a terminal, if rich is there to draw it; yields what moves it on."""
     try:
-        from rich.console import Console
-        from rich.progress import Progress
+        from rich import console, progress
     except ImportError:
-        wanted = False
-    if not wanted:
+        console = progress = None
+    if not wanted or console is None or progress is None:
         yield lambda count: None
         return
-    terminal = Console(stderr=True)
-    with Progress(console=terminal, disable=not terminal.is_terminal) as bar:
+    terminal = console.Console(stderr=True)
+    with progress.Progress(console=terminal, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("networks", total=total, completed=completed)
         yield lambda count: bar.advance(task, count)
 

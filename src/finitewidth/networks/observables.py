@@ -90,11 +90,11 @@ class Sharpness(eqx.Module):
 
         def improve(state):
             count, v, _ = state
-            found = decompose(hessian, v)
+            basis, tridiagonal, *_ = (jnp.asarray(part) for part in decompose(hessian, v))
             # A space that the Hessian maps to itself ends early: the rest of the decomposition is 0 / 0.
-            values, vectors = jnp.linalg.eigh(jnp.nan_to_num(found.J_small))
+            values, vectors = jnp.linalg.eigh(jnp.nan_to_num(tridiagonal))
             best = jnp.argmax(jnp.abs(values))
-            v = vectors[:, best] @ jnp.nan_to_num(found.Q_tall)
+            v = vectors[:, best] @ jnp.nan_to_num(basis)
             error = jnp.linalg.norm(hessian(v) - values[best] * v)
             return count + 1, v, Eigenvalue(values[best], error)
 

@@ -155,8 +155,8 @@ def _descent_loop(
         _, t, size = state
         return (t < limit) & (size > goal) & jnp.isfinite(size)
 
-    weights, steps, _ = lax.while_loop(unfinished, step, (weights, 0, jnp.asarray(jnp.finfo(y.dtype).max)))
-    return weights, steps
+    begin = weights, jnp.asarray(0), jnp.asarray(jnp.finfo(y.dtype).max)
+    return lax.while_loop(unfinished, step, begin)[:2]
 
 
 def _flow(points: PointModel, y: Array, algorithm: GradientFlow, weights: Array) -> Trained:
@@ -238,7 +238,8 @@ def _followed(velocity: _Gradient | _GaussNewton, weights: Array, time: Array) -
         max_steps=_MOST_FLOW_STEPS,
         throw=False,
     )
-    return run.ys[0], run.stats["num_steps"]
+    # Only the end is saved.
+    return jax.tree.leaves(run.ys)[0][0], run.stats["num_steps"]
 
 
 @eqx.filter_jit

@@ -59,7 +59,8 @@ def house_style() -> Iterator[None]:
     import matplotlib as mpl
     from cycler import cycler
 
-    with mpl.rc_context(_SETTINGS | {"axes.prop_cycle": cycler(color=PALETTE)}):
+    settings: dict[Any, Any] = {**_SETTINGS, "axes.prop_cycle": cycler(color=PALETTE)}
+    with mpl.rc_context(settings):
         yield
 
 
