@@ -130,15 +130,10 @@ def _next_order(setting: Kernels) -> np.ndarray:
 
 
 def _ntk_compare(setting: Kernels, predicted: Prediction, measured: Measurement) -> Checks:
-    small = _next_order(setting)
+    mean, variance, small = predicted["mean"], predicted["variance"], _next_order(setting)
     return [
-        z_score("mean NTK", predicted["mean"], measured["mean"], predicted["mean"] * small**2),
-        z_score(
-            "relative variance of the NTK",
-            predicted["variance"],
-            measured["variance"],
-            predicted["variance"] * small,
-        ),
+        z_score("mean NTK", mean, measured["mean"], mean * small**2),
+        z_score("relative variance of the NTK", variance, measured["variance"], variance * small),
     ]
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
@@ -95,9 +94,9 @@ def _figure(setting: Ensembles, predicted: Prediction, measured: Measurement) ->
         left.fill_between(tests, mean - std, mean + std, color=color, alpha=0.15, lw=0)
         found = measured["mean"].value[t]
         style.measured_points(left, tests, found, measured["mean"].sem[t], color)
-    left.plot(x, y, "x", ms=7, mew=2, color=style.PALETTE[1], label="data", zorder=4)
+    (data,) = left.plot(x, y, "x", ms=7, mew=2, color=style.PALETTE[1], zorder=4)
     left.set(xlabel=r"$x$", ylabel="mean and one standard deviation", ylim=(-1.3, 1.5))
-    left.legend(*_named(left, "data"), loc="upper left")
+    left.legend([data], ["data"], loc="upper left")
     for t, color in zip((0, 1, -1), (style.GREY, style.PALETTE[4], style.PALETTE[0]), strict=True):
         C = measured["covariance"]
         diagonal = [np.diagonal(part[t]) for part in (predicted["covariance"], C.value, C.sem)]
@@ -107,12 +106,6 @@ def _figure(setting: Ensembles, predicted: Prediction, measured: Measurement) ->
     right.set(xlabel=r"$x$", ylabel="standard deviation over networks", ylim=(0, None))
     style.legend(right)
     return figure
-
-
-def _named(axes: Axes, name: str) -> tuple[list, list[str]]:
-    """The one curve of a panel that its neighbour's legend does not name."""
-    handles, labels = axes.get_legend_handles_labels()
-    return [handles[labels.index(name)]], [name]
 
 
 CLAIMS = (
