@@ -125,6 +125,7 @@ networks = fw.train_ensemble(
 )
 ntk = fw.empirical_ntk(net, net.init(key, 2), x)
 print(fw.kernels(net, x).ntk.shape, law.mean.shape, ntk.shape, networks.outputs.shape)
+print(fw.lab.run("fan-in-scaling").holds)
 print(len(fw.verify(law, networks=8).outputs), fw.tune("tanh", depth=3, width=8).eta_max > 0)
 """
 
@@ -132,4 +133,4 @@ print(len(fw.verify(law, networks=8).outputs), fw.tune("tanh", depth=3, width=8)
 def test_the_core_needs_nothing_of_tables_figures_and_the_command_line():
     done = subprocess.run([sys.executable, "-c", CORE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n") == ["(6, 6) (2, 1) (1, 1, 6, 6) (3, 2, 1)", "8 True", ""]
+    assert done.stdout.split("\n") == ["(6, 6) (2, 1) (1, 1, 6, 6) (3, 2, 1)", "True", "8 True", ""]

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Array
 
 from finitewidth.expectations.closed_forms import (
@@ -27,6 +26,7 @@ from finitewidth.expectations.hermite import DEFAULT_TERMS, hermite_series
 from finitewidth.expectations.kinks import evaluate
 from finitewidth.expectations.laws import PairLaw
 from finitewidth.expectations.quadrature import gaussian_rule
+from finitewidth.tracing import outside_tracing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _rebuilt(
 
 def _check_on_nodes(name: str, function: Callable[[Array], Array]) -> None:
     """Refuse a function that is not elementwise or not finite where the quadrature looks."""
-    with eval_context():
+    with outside_tracing():
         nodes = jnp.asarray(gaussian_rule().nodes)
         try:
             value, slope = evaluate(function, nodes)

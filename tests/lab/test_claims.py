@@ -25,8 +25,6 @@ CHAPTERS = "finitewidth.lab.chapters."
 # and `tune` chooses a network.
 SHARED = (
     "finitewidth.dynamics.algorithms",
-    "finitewidth.models.random_neurons",
-    "finitewidth.models.tangent_model",
     "finitewidth.tuning.advice",
 )
 

@@ -16,12 +16,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Array, Float
 from scipy.optimize import root_scalar
 
 from finitewidth.activations import Activation
 from finitewidth.expectations.kinks import evaluate
+from finitewidth.tracing import outside_tracing
 
 UniversalityClass = Literal["scale-invariant", "K*=0", "half-stable", "none"]
 
@@ -63,7 +63,7 @@ def layer_response(activation: Activation, K: Float[Array, "*n"]) -> LayerRespon
 @functools.lru_cache(maxsize=256)
 def critical_point(activation: Activation) -> CriticalPoint:
     """Find the critical (C_b, C_W), the fixed point K* and the universality class."""
-    with eval_context():
+    with outside_tracing():
         return _find(activation)
 
 

@@ -146,12 +146,15 @@ def as_hyperparameter(
     name: str, value: Hyperparameter, shape: tuple[int, ...], positive: bool = False
 ) -> Array:
     """An array of `shape` from one number, or from as many as the shape has layers."""
-    more = f", or {shape[0]} of them, one per affine layer" if shape else ""
     try:
         array = jnp.asarray(value, dtype=float)
     except (TypeError, ValueError):
+        more = ", or one per affine layer" if shape else ""
         raise ValueError(f"{name} must be a number{more}, got {value!r}.") from None
     if array.shape not in ((), shape):
+        more = (
+            f", or {shape[0]} of them (one per affine layer of {shape[0] - 1} hidden layers)" if shape else ""
+        )
         raise ValueError(f"{name} has shape {array.shape}; give one number{more}.")
     if not isinstance(array, Tracer):
         numbers = np.asarray(array)

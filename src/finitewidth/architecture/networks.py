@@ -5,6 +5,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from finitewidth.activations import Activation
@@ -38,12 +40,14 @@ def activations(net: Layer) -> tuple[Activation, ...]:
     return tuple(dict.fromkeys(node.activation for node in found if isinstance(node, neurons)))
 
 
-def input_biases(net: Layer) -> Array | None:
+def input_biases(net: Layer) -> Array | float | None:
     """C_b of the layer that the inputs enter; None where that is not an affine layer."""
     first = net.layers[0] if isinstance(net, Sequential) and net.layers else net
-    if isinstance(first, MLP):
-        return first.C_b[0]
-    return first.hyperparameters.C_b if isinstance(first, Dense) else None
+    if not isinstance(first, MLP | Dense):
+        return None
+    C_b = 0.0 if first.C_b is None else first.C_b
+    # Within jit an entry of a known array would not be known.
+    return C_b if isinstance(C_b, Tracer) else float(np.ravel(np.asarray(C_b))[0])
 
 
 def layer_shapes(net: Layer, entering: Shape) -> list[tuple[Layer, Shape, Shape]]:

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Array, Float
 from scipy.special import gammainccinv
 
 from finitewidth.derivatives import value_and_derivatives
 from finitewidth.expectations.quadrature import Rule
+from finitewidth.tracing import outside_tracing
 
 Signature = tuple[int, int, int, int]
 SIGNATURES: tuple[Signature, ...] = (
@@ -110,7 +110,7 @@ def _errors(function: Callable[[Array], Array], spread: float) -> _Errors:
     z, gauss_z = (
         _CENTRES[:, None] + spread * nodes.reshape(1, -1) for nodes in (np.where(inside, u, 0.0), gauss_nodes)
     )
-    with eval_context():
+    with outside_tracing():
         s = np.asarray(_stacked(function, jnp.asarray(np.concatenate([z, gauss_z], axis=1))))
     trapezoid = s[:, :, : u.size].reshape(len(s), len(_CENTRES), *u.shape)
     gauss = s[:, :, u.size :].reshape(len(s), len(_CENTRES), *gauss_nodes.shape)

@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Array, Bool, Float
 
 from finitewidth.expectations.axis_rules import SIGNATURES, Signature
@@ -24,6 +23,7 @@ from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, towe
 from finitewidth.expectations.four_point import FourPoint, patterns_of, set_averages, spread_out
 from finitewidth.expectations.kinks import shape_at_zero
 from finitewidth.expectations.quadrature import gaussian_rule
+from finitewidth.tracing import outside_tracing
 
 FLUCTUATION_SIGNATURES: tuple[Signature, ...] = ((0, 0, 0, 0), (1, 1, 0, 0), (1, 1, 1, 1))
 _RADIAL = (24, 32, 48, 64, 96, 128, 192)
@@ -90,7 +90,7 @@ def _brackets(
     """Derivatives up to the highest; z is filled up to a power of two, so that few sizes are compiled."""
     filled = np.zeros(2 ** math.ceil(math.log2(max(z.size, 1))))
     filled[: z.size] = z.ravel()
-    with eval_context():
+    with outside_tracing():
         found = np.stack([np.asarray(d) for d in tower(function, filled, highest)])
     return found[:, : z.size].reshape(-1, *z.shape)
 

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import eval_context
 from jaxtyping import Array, Float, Int
 
 from finitewidth.expectations.axis_rules import (
@@ -28,6 +27,7 @@ from finitewidth.expectations.axis_rules import (
 )
 from finitewidth.expectations.own_variance import own_variances
 from finitewidth.expectations.smoothed_activation import ActivationTable, interpolated
+from finitewidth.tracing import outside_tracing
 
 # The products of a slab stay in the cache.
 _SLAB = 1024
@@ -76,7 +76,7 @@ def _grid(function: Callable[[Array], Array], root: Float[np.ndarray, "m m"], to
 @functools.lru_cache(maxsize=512)
 def _has_parity(function: Callable[[Array], Array]) -> bool:
     """Whether the function is odd or even: then all `SIGNATURES` are the same at z and at -z."""
-    with eval_context():
+    with outside_tracing():
         z = jnp.linspace(0.0, 8.0, 161)
         plus, minus = np.asarray(function(z)), np.asarray(function(-z))
     scale = np.abs(plus).max()

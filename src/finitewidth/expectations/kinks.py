@@ -14,10 +14,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Array, Float
 
 from finitewidth.expectations.angles import angle
+from finitewidth.tracing import outside_tracing
 
 _OFFSET = 1e-9
 _JUMP_THRESHOLD = 1e-6
@@ -69,7 +69,7 @@ evaluate = jax.jit(value_and_slope, static_argnums=0)
 @functools.lru_cache(maxsize=512)
 def shape_at_zero(function: Callable[[Array], Array]) -> Shape:
     """Parity and jumps of an elementwise function, found by evaluating it."""
-    with eval_context():
+    with outside_tracing():
         plus, minus, steps = (np.asarray(a) for a in _around_zero(function))
     return Shape(*_parity(plus, minus), _jumps(steps))
 

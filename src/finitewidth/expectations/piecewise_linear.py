@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Array, Float, Int
 
 from finitewidth.expectations.four_point import FourPoint, patterns_of, spread_out
+from finitewidth.tracing import outside_tracing
 
 KINKED_SIGNATURES = ((0, 0, 0, 0), (1, 1, 0, 0), (1, 1, 1, 1))
 _TWO_OVER_PI = 2 / math.pi
@@ -41,7 +41,7 @@ class Slopes(NamedTuple):
 
 def slopes_of(function: Callable[[Array], Array]) -> Slopes | None:
     """Both slopes of a function that is linear on either side of zero; None for any other."""
-    with eval_context():
+    with outside_tracing():
         z = jnp.linspace(0.1, 8.0, 80)
         right, left = np.asarray(function(z) / z), np.asarray(function(-z) / -z)
     scale = max(np.abs(right).max(), np.abs(left).max())

@@ -4,11 +4,11 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Array, Float
 
 from finitewidth.expectations.kinks import Shape, evaluate, ramp_tails_at_one
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
+from finitewidth.tracing import outside_tracing
 
 _LADDER = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 _SEARCH_SIZES = (256, 1024, 4096)
@@ -48,7 +48,7 @@ def _missing_share(
     up with equal and with opposite signs.
     """
     rule, k = gaussian_rule(size), np.arange(size)
-    with eval_context():
+    with outside_tracing():
         value, slope = map(np.asarray, evaluate(function, np.sqrt(q)[:, None] * rule.nodes))
     squares = (value @ hermite_projector(size)) ** 2
     scale = np.stack([value**2 @ rule.weights, slope**2 @ rule.weights])

@@ -111,7 +111,7 @@ def as_optimizer(
 
 
 def anchored_descent(
-    net: Layer, entering: Shape, eta: float, ridge: float | int
+    net: Layer, entering: Shape | int, eta: float, ridge: float | int
 ) -> optax.GradientTransformation:
     r"""Gradient descent of a network with a spring to its start: weight decay towards the initial weights.
 

@@ -5,6 +5,7 @@ $\phi^E = \partial z/\partial W$. Nothing is expanded here: these are the trajec
 nearly-kernel formulas approximate.
 """
 
+import functools
 import math
 import warnings
 from typing import NamedTuple
@@ -101,16 +102,7 @@ def train_weights(
             max(row.steps for row in rows),
             rows[0].neglected,
         )
-    if isinstance(algorithm, GradientDescent):
-        end, steps = _descend(points, y, algorithm, weights)
-    elif isinstance(algorithm, GradientFlow):
-        end, steps = _flow(points, y, algorithm, weights)
-    elif isinstance(algorithm, DirectOptimization):
-        end, steps = _solve(points, y, algorithm, weights)
-    else:
-        raise ValueError(
-            f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
-        )
+    end, steps = trained(algorithm, points, y, weights)
     residual = _residual(points, y, end)
     if algorithm.converged and not residual <= _FITTED * np.abs(y).max():
         warnings.warn(
@@ -121,7 +113,16 @@ def train_weights(
     return Endpoint(end, residual, int(steps), f"nothing in epsilon; a residual of {residual:.1g} is left")
 
 
-def _descend(points: PointModel, y: Array, algorithm: GradientDescent, weights: Array) -> Trained:
+@functools.singledispatch
+def trained(algorithm: SpectralAlgorithm, points: PointModel, y: Array, weights: Array) -> Trained:
+    """What an algorithm makes of the weights; a new one registers here how it is really done."""
+    raise ValueError(
+        f"algorithm must be GradientDescent, GradientFlow or DirectOptimization, got {algorithm!r}."
+    )
+
+
+@trained.register
+def _descend(algorithm: GradientDescent, points: PointModel, y: Array, weights: Array) -> Trained:
     J = jacobian_at(points, weights)
     eta = algorithm.resolved(float(np.linalg.eigvalsh(J @ J.T)[-1])).eta
     limit = _MOST_STEPS if algorithm.converged else int(algorithm.steps)
@@ -159,7 +160,8 @@ def _descent_loop(
     return lax.while_loop(unfinished, step, begin)[:2]
 
 
-def _flow(points: PointModel, y: Array, algorithm: GradientFlow, weights: Array) -> Trained:
+@trained.register
+def _flow(algorithm: GradientFlow, points: PointModel, y: Array, weights: Array) -> Trained:
     end, steps = _followed(_Gradient(points, y), weights, jnp.asarray(float(algorithm.time)))
     if algorithm.converged:
         end, more = _repeated(_GaussNewton(points, y), end)
@@ -169,7 +171,8 @@ def _flow(points: PointModel, y: Array, algorithm: GradientFlow, weights: Array)
     return end, steps
 
 
-def _solve(points: PointModel, y: Array, algorithm: DirectOptimization, weights: Array) -> Trained:
+@trained.register
+def _solve(algorithm: DirectOptimization, points: PointModel, y: Array, weights: Array) -> Trained:
     """Newton's method in the span of the first features, Gauss-Newton, or successive least norms.
 
     Where it finds no solution, as in a span that holds none, shortened Gauss-Newton steps in all weights do.

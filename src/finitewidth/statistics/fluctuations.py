@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.core import eval_context
 from jaxtyping import Float
 
 from finitewidth.activations import Activation
@@ -34,6 +33,7 @@ from finitewidth.architecture.networks import dense_stack
 from finitewidth.expectations.four_point import FourPoint
 from finitewidth.statistics.inputs import check_described
 from finitewidth.statistics.rules.dense import recursion
+from finitewidth.tracing import outside_tracing
 
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]
@@ -64,7 +64,7 @@ def expandable(net: Layer) -> MLP:
 def _check_continuous(activation: Activation) -> None:
     """Refuse an activation that jumps, whose slope has no mean square."""
     edge = jnp.array([-1e-9, 1e-9])
-    with eval_context():
+    with outside_tracing():
         left, right = (float(v) for v in activation.function(edge))
     if abs(right - left) > 1e-6:
         raise ValueError(

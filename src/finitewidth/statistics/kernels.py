@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import Tracer, eval_context
+from jax.core import Tracer
 from jaxtyping import Array, Complex, Float, PyTree
 
 from finitewidth.architecture import MLP, Layer
@@ -23,6 +23,7 @@ from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.rules import Kernels, PairLaws, cross, own
 from finitewidth.statistics.rules.mlp import every_layer
 from finitewidth.statistics.rules.pairs import packed, unpacked
+from finitewidth.tracing import outside_tracing
 
 # Two tiles of complex numbers fill the second-level cache of two cores; smaller ones spend their time
 # on handing work to the threads. Below the least size a symmetric matrix is not cut any further.
@@ -130,7 +131,7 @@ def resolved_laws(
     net, inputs = jax.tree.map(_value, (net, inputs))
     if any(isinstance(a, Tracer) for a in jax.tree.leaves((net, inputs))):
         return laws
-    with eval_context():
+    with outside_tracing():
         met = _variances(net, laws, _representatives(inputs))
         resolved = [
             law.resolve(jnp.concatenate([v.ravel() for v in met[i]]), tolerance) if met[i] else law

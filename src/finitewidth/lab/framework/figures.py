@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from finitewidth.lab.framework.claim import Check
 from finitewidth.lab.framework.estimate import Estimate
 from finitewidth.report import style
+from finitewidth.report.style import Axes, Figure
 
 # What is drawn at most: points of a curve, curves of a panel, entries of a comparison, panels of a figure.
 _POINTS = 16

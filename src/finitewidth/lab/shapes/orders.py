@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
-from matplotlib.figure import Figure
 
 from finitewidth.lab.framework import Checks, Claim, Measurement, Prediction, RandomProblem, exact, power_laws
 from finitewidth.lab.framework.comparison import absolute_error
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
+from finitewidth.report.style import Figure
 
 
 @dataclass(frozen=True)

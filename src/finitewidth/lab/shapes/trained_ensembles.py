@@ -7,14 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import Check, Claim, Measurement, Prediction, scaled, upper_bound, z_score
 from finitewidth.lab.framework.estimate import Estimate, combined, propagated, stacked
 from finitewidth.lab.instruments.trained_moments import Ensemble
 from finitewidth.report import style
+from finitewidth.report.style import Axes, Figure
 
 _VARIANCES = {"tanh": (0.1, 1.3), "gelu": (0.1, 1.7)}
 _LAMBDA_B = 0.1

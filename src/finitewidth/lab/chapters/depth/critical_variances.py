@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import BEYOND, draw_curves, exact, orf_543, sample_mean, scaled
@@ -12,6 +11,7 @@ from finitewidth.lab.framework.comparison import depth_over_width, relative_erro
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
 from finitewidth.report import style
+from finitewidth.report.style import Figure
 from finitewidth.statistics.criticality import criticality
 from finitewidth.statistics.kernels import trajectory
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import Checks, Claim, Measurement, Prediction, draw_curves, orf_543, scaled
@@ -12,6 +11,7 @@ from finitewidth.lab.framework.comparison import depth_over_width, relative_erro
 from finitewidth.lab.framework.estimate import exact, sample_mean
 from finitewidth.lab.instruments.network_draws import over_layers
 from finitewidth.report import style
+from finitewidth.report.style import Figure
 from finitewidth.statistics.kernels import kernels
 
 

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import Shape
 from finitewidth.architecture.parametrisation import Geometry
@@ -16,6 +15,7 @@ from finitewidth.lab.shapes.orders import fitted_power
 from finitewidth.networks.models import Model
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
+from finitewidth.report.style import Figure
 
 _QUANTITIES = {
     "weights": r"$|w-w_0|$",

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, PyTree
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
@@ -22,6 +21,7 @@ from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_mac
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.taylor import expand
 from finitewidth.networks.training import train
+from finitewidth.report.style import Figure
 
 _SOURCE = f"{ROBERTS}, quadratic models and deep learning"
 

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.optimize import minimize_scalar
 
 from finitewidth.dynamics.algorithms import DirectOptimization
@@ -23,6 +22,7 @@ from finitewidth.models.tangent_model import TangentModel
 from finitewidth.nearly_kernel_methods.representation import Deformation, best_epsilon, deformation
 from finitewidth.networks.weight_space import train_weights
 from finitewidth.report import style
+from finitewidth.report.style import Figure
 
 _SOURCE = f"{ROBERTS}, representation learning"
 _ROW_SPACE = DirectOptimization()

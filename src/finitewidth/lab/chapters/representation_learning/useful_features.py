@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 from finitewidth.lab.framework import ROBERTS, Check, Checks, Claim, Measurement, Prediction, scaled, z_score
@@ -11,6 +10,7 @@ from finitewidth.lab.framework.estimate import Estimate, exact
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.teachers import Teacher, bend_of, taught, test_loss
 from finitewidth.report import style
+from finitewidth.report.style import Figure
 
 
 @dataclass(frozen=True)

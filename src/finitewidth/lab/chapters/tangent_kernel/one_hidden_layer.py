@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
@@ -17,6 +16,7 @@ from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
+from finitewidth.report.style import Figure
 from finitewidth.statistics.kernels import kernels
 
 _SOURCE = orf_543("10/10")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP, Params
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, orf_543, scaled
@@ -14,6 +13,7 @@ from finitewidth.lab.framework.estimate import Estimate, propagated, sample_mean
 from finitewidth.lab.framework.figures import Curves, power_laws
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.report.style import Figure
 from finitewidth.statistics.kernels import kernels
 
 _INPUTS = np.array([[1.0, 0.4, -0.6], [0.2, 1.1, 0.3], [-0.7, 0.5, 0.9]])

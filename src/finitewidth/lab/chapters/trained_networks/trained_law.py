@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
@@ -18,6 +17,7 @@ from finitewidth.prediction.curves import loss_curves
 from finitewidth.prediction.infinite_width import trained_distribution
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.report import style
+from finitewidth.report.style import Figure
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import DAY_3, Claim, Measurement, Prediction, exact, power_laws, scaled
@@ -13,6 +12,7 @@ from finitewidth.lab.framework.comparison import absolute_error, compare_each
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
+from finitewidth.report.style import Figure
 
 
 @dataclass(frozen=True)

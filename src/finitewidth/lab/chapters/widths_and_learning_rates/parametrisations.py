@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import IEMS_402, Checks, Claim, Measurement, Prediction, orf_543, power_laws
@@ -18,6 +17,7 @@ from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
 from finitewidth.networks.training import DivergenceError
 from finitewidth.report import style
+from finitewidth.report.style import Figure
 
 
 @dataclass(frozen=True)
