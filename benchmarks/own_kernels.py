@@ -10,7 +10,7 @@ import numpy as np
 from turns import serve
 
 import finitewidth as fw
-from finitewidth.statistics.kernels import Layers
+from finitewidth.architecture import Hyperparameters
 
 job = {}
 
@@ -40,7 +40,7 @@ def work_per_pair(activation, dtype):
     law = fw.activations.as_activation(activation).law()
     n = 64
     features = jax.eval_shape(law.features, jnp.ones(n, dtype))
-    layer = Layers(*(jax.ShapeDtypeStruct((), dtype) for _ in Layers._fields))
+    layer = Hyperparameters(*(jax.ShapeDtypeStruct((), dtype) for _ in Hyperparameters._fields))
     kernel = jax.ShapeDtypeStruct((n, n), dtype)
 
     def one_layer(rows, columns, nngp, ntk, layer):
