@@ -113,8 +113,16 @@ def test_a_saved_network_comes_back_bit_by_bit(tmp_path):
     [
         (lambda: fw.Sequential(fw.Dense(3), "relu"), "argument 1 is 'relu'"),
         (lambda: fw.Repeat("relu", 2), "Repeat takes a layer, got 'relu'"),
-        (lambda: fw.Repeat(fw.Activate("relu"), 0), "times must hold positive whole numbers, got 0"),
-        (lambda: fw.Dense(0), "width must hold positive whole numbers, got 0"),
+        (lambda: fw.Repeat(fw.Activate("relu"), 0), r"times must hold positive whole numbers, got \(0,\)"),
+        (lambda: fw.Sequential(), "Sequential needs at least one layer"),
+        (
+            lambda: fw.Repeat(fw.Activate("relu"), 2.5),
+            r"times must hold positive whole numbers, got \(2\.5,\)",
+        ),
+        (lambda: fw.Dense("a"), r"width must hold positive whole numbers, got \('a',\)"),
+        (lambda: fw.Dense(True), r"width must hold positive whole numbers, got \(True,\)"),
+        (lambda: fw.trajectory(fw.Activate("relu"), [[1.0]]), "no layer with parameters"),
+        (lambda: fw.Dense(0), r"width must hold positive whole numbers, got \(0,\)"),
         (lambda: fw.Dense(4, C_W=1.0), "C_W was given without C_b"),
         (lambda: fw.Dense(4, (0.1, 0.2), 1.0), r"C_b has shape \(2,\); give one number"),
         (lambda: fw.Dense(4, 0.1, -1.0), "C_W must be finite and positive, got -1.0"),
@@ -130,6 +138,10 @@ def test_parameters_of_another_network_are_refused(x):
     params = stack().init(jax.random.key(0), 3)
     with pytest.raises(ValueError, match=r"params has 2 entries; this network has 5 layers"):
         stack().apply(params[:2], x)
+    with pytest.raises(
+        ValueError, match=r"got inputs of shape \(2,\); its weight, \(7, 3\), takes 3 channels"
+    ):
+        stack().apply(params, x[:, :2])
     with pytest.raises(ValueError, match=r"this network with inputs of shape \(2,\) needs"):
         fw.empirical_ntk(stack(), params, x[:, :2])
 

@@ -123,6 +123,11 @@ class Dense(Layer):
         )
 
     def apply(self, params: Affine, x: Array) -> Array:
+        if x.shape[-1] != params.weight.shape[1]:
+            raise ValueError(
+                f"a Dense layer got inputs of shape {x.shape[1:]}; its weight, {params.weight.shape}, takes "
+                f"{params.weight.shape[1]} channels."
+            )
         return x @ params.weight.T + params.bias
 
     def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> Affine:

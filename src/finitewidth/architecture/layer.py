@@ -1,8 +1,10 @@
 """The interface of a layer: shapes, random parameters, outputs and learning rates."""
 
 import dataclasses
+import math
 import os
 from abc import abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from finitewidth.architecture.parametrisation import NTK, Geometry, Parametrisation
 from finitewidth.architecture.weights import Draw
+from finitewidth.checks import is_number
 from finitewidth.saving import save
 
 Shape = tuple[int, ...]
@@ -106,9 +109,17 @@ class Layer(eqx.Module):
 
 def as_shape(name: str, shape: Shape | int) -> Shape:
     """A shape of positive whole numbers; one number n stands for (n,)."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    if not sizes or any(int(size) != size or size < 1 for size in sizes):
-        raise ValueError(f"{name} must hold positive whole numbers, got {shape}.")
+    sizes = as_sizes(name, shape if isinstance(shape, tuple | list) else (shape,))
+    if not sizes:
+        raise ValueError(f"{name} must hold positive whole numbers, got {shape!r}.")
+    return sizes
+
+
+def as_sizes(name: str, values: Iterable[int]) -> tuple[int, ...]:
+    """Positive whole numbers as plain ones; one sentence for anything else."""
+    sizes = tuple(values)
+    if not all(is_number(size) and 1 <= size < math.inf and size == int(size) for size in sizes):
+        raise ValueError(f"{name} must hold positive whole numbers, got {sizes}.")
     return tuple(int(size) for size in sizes)
 
 

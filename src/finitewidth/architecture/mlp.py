@@ -1,6 +1,5 @@
 """The multilayer perceptron: a stack of dense layers with one activation between them."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 
 import equinox as eqx
@@ -21,10 +20,10 @@ from finitewidth.architecture.dense import (
     as_hyperparameter,
     refuse_one_of_two,
 )
-from finitewidth.architecture.layer import Layer, Shape
+from finitewidth.architecture.layer import Layer, Shape, as_sizes
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
 from finitewidth.architecture.weights import Draw
-from finitewidth.checks import as_precision, check_key, check_whole, is_number
+from finitewidth.checks import as_precision, check_key, check_whole
 
 Params = tuple[Affine, ...]
 
@@ -220,7 +219,4 @@ def _widths(name: str, values: Sequence[int]) -> tuple[int, ...]:
         raise TypeError(f"{name} must be a sequence of widths, such as ({values},), got {values}.")
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a sequence of widths, such as (64, 64), got {values!r}.")
-    widths = tuple(values)
-    if not all(is_number(w) and 1 <= w < math.inf and w == int(w) for w in widths):
-        raise ValueError(f"{name} must hold positive whole numbers, got {widths}.")
-    return tuple(int(w) for w in widths)
+    return as_sizes(name, values)

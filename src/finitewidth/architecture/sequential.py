@@ -40,6 +40,8 @@ class Sequential(Layer):
     around: Surroundings = eqx.field(static=True)
 
     def __init__(self, *layers: Layer, parametrisation: str | Parametrisation = "ntk"):
+        if not layers:
+            raise ValueError("Sequential needs at least one layer.")
         flat: list[Layer] = []
         for number, layer in enumerate(layers):
             if not isinstance(layer, Layer):

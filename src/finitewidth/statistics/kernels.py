@@ -106,6 +106,8 @@ def _trajectory(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
         below, _ = own(part, below, laws)
         if part.has_parameters(entering):
             levels.append(below)
+    if not levels:
+        raise ValueError("net has no layer with parameters: it has no trajectory.")
     return Kernels(*(jnp.stack(kernel) for kernel in zip(*levels, strict=True)))
 
 

@@ -17,7 +17,7 @@ from finitewidth.architecture.mlp import MLP
 from finitewidth.statistics.rules.dense import affine, cast
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
-from finitewidth.statistics.rules.repeat import inputs_first, layers_first
+from finitewidth.statistics.rules.repeat import exchanged
 
 
 def every_layer(net: MLP, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
@@ -33,7 +33,7 @@ def every_layer(net: MLP, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTr
     base = affine(first, below)
     _, (above, features) = lax.scan(step, base, rest)
     stacked = Kernels(*(jnp.concatenate([b[None], a]) for b, a in zip(base, above, strict=True)))
-    return stacked, inputs_first(features)
+    return stacked, exchanged(features)
 
 
 @own.register
@@ -51,7 +51,7 @@ def _(net: MLP, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -
         layer, features = level
         return packed(affine(layer, cross(neurons, unpacked(below), *features, laws))), None
 
-    levels = (rest, layers_first((rows, columns)))
+    levels = (rest, exchanged((rows, columns)))
     return unpacked(lax.scan(step, packed(affine(first, below)), levels)[0])
 
 

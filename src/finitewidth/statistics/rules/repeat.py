@@ -14,7 +14,7 @@ from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpack
 def _(layer: Repeat, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     step = lambda moments, _: own(layer.layer, moments, laws)
     above, features = lax.scan(step, below, length=layer.times)
-    return above, inputs_first(features)
+    return above, exchanged(features)
 
 
 @cross.register
@@ -22,15 +22,10 @@ def _(layer: Repeat, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLa
     def step(below, features):
         return packed(cross(layer.layer, unpacked(below), *features, laws)), None
 
-    levels = layers_first((rows, columns))
+    levels = exchanged((rows, columns))
     return unpacked(lax.scan(step, packed(below), levels, length=layer.times)[0])
 
 
-def inputs_first(features: PyTree) -> PyTree:
-    """Features stacked by a scan, (layers, inputs, ...), with the inputs in front."""
+def exchanged(features: PyTree) -> PyTree:
+    """Features as a scan stacks them, (layers, inputs, ...), as (inputs, layers, ...), and the way back."""
     return jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), features)
-
-
-def layers_first(features: PyTree) -> PyTree:
-    """The way back, for the next scan."""
-    return inputs_first(features)
