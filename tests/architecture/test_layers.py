@@ -1,5 +1,7 @@
 """Networks put together from layers, against `MLP`, and the parameters they refuse."""
 
+import json
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 from tests.tolerances import assert_close
 
 import finitewidth as fw
+from finitewidth.architecture.networks import settings_of
 
 
 def stack(parametrisation: str = "ntk") -> fw.Sequential:
@@ -93,6 +96,13 @@ def test_a_dense_layer_takes_the_critical_point_of_its_neighbour():
     assert float(given.layers[2].C_W) == 1.0
     alone = fw.Dense(8)
     assert alone.hyperparameters.C_W == 1.0
+
+
+def test_settings_tell_networks_apart_by_their_last_digit():
+    settings = [
+        json.dumps(settings_of(fw.Sequential(fw.Dense(3, 0.1, C_W)))) for C_W in (1.5, 1.5, 1.5 + 1e-15)
+    ]
+    assert settings[0] == settings[1] != settings[2]
 
 
 def test_sequences_within_sequences_are_one_sequence(x):

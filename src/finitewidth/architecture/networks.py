@@ -82,9 +82,10 @@ def with_outputs(net: Layer, outputs: int, entering: Shape) -> Layer:
 
 
 def settings_of(net: Layer) -> dict[str, Any]:
-    """The network in terms that JSON can hold; equal networks have equal settings."""
+    """The network in terms that JSON can hold; two networks have the same only if they are equal."""
     if not isinstance(net, MLP):
-        return {"network": eqx.tree_pformat(net, short_arrays=False, width=1000)}
+        numbers = jax.tree.leaves(eqx.filter(net, eqx.is_array_like))
+        return {"network": eqx.tree_pformat(net), "numbers": [np.asarray(leaf).tolist() for leaf in numbers]}
     return {
         "hidden": list(net.hidden),
         "activation": net.activation.name,
