@@ -31,7 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from finitewidth.architecture import MLP
 from finitewidth.data import read_table
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.prediction.ridge_selection import choose_ridge
+from finitewidth.prediction.selection.ridge import choose_ridge
 from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
 from finitewidth.statistics.kernels import Kernels, kernels
 from finitewidth.study.preparation import Options, Prepared, prepare

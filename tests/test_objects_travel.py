@@ -20,10 +20,10 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.activations import as_activation, leaky_relu, monomial
-from finitewidth.prediction.certificates import convergence_certificate
-from finitewidth.prediction.learning_curves import predicted_learning_curve
-from finitewidth.prediction.model_comparison import compare_models
 from finitewidth.prediction.provenance import Provenance
+from finitewidth.prediction.selection.certificates import convergence_certificate
+from finitewidth.prediction.selection.learning_curves import predicted_learning_curve
+from finitewidth.prediction.selection.model_comparison import compare_models
 
 NAMES = [*fw.ACTIVATION_NAMES, "leaky_relu:0.2", "leaky_relu:0.1234567890123", "monomial:3"]
 X, Y, X_TEST = np.linspace(-1, 1, 4)[:, None], np.array([0.3, -0.5, 0.1, 0.9]), np.array([[0.1], [0.6]])

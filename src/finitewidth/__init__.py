@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from finitewidth.networks.taylor import expand
     from finitewidth.networks.training import Training, train
     from finitewidth.prediction import estimators as estimators
-    from finitewidth.prediction.bayesian import evidence
-    from finitewidth.prediction.curves import LossCurves, loss_curves
     from finitewidth.prediction.distribution import TrainedDistribution
+    from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
+    from finitewidth.prediction.infinite_width.posterior import evidence
     from finitewidth.prediction.methods import BayesianInference, DenseTensors, SampledNeurons
     from finitewidth.prediction.predict import predict
     from finitewidth.prediction.training_problem import TrainingProblem

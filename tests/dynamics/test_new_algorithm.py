@@ -11,7 +11,7 @@ import finitewidth as fw
 from finitewidth.dynamics import SpectralAlgorithm, Steps
 from finitewidth.nearly_kernel_methods import projectors
 from finitewidth.prediction.estimators import NTKRegressor
-from finitewidth.prediction.ridge_selection import held_out
+from finitewidth.prediction.selection.ridge import held_out
 from tolerances import SOLVE, assert_close
 
 NET = fw.MLP(hidden=(32,), activation="tanh", C_b=0.1, C_W=1.2)

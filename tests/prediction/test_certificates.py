@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.certificates import (
+from finitewidth.prediction.selection.certificates import (
     ConvergenceCertificate,
     LazyTraining,
     convergence_certificate,

@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import binom
 
 import finitewidth as fw
-from finitewidth.prediction.concentration import Bernstein, kernel_concentration
+from finitewidth.prediction.selection.concentration import Bernstein, kernel_concentration
 from tolerances import assert_close
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.prediction.dense_covariance import composite, dense_covariance
-from finitewidth.prediction.dense_mean import dense_mean
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.dense.covariance import composite, dense_covariance
+from finitewidth.prediction.finite_width.dense.mean import dense_mean
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from tolerances import SOLVE, assert_close
 from truncated_dynamics import Oracle, kernels, random_tensors
 

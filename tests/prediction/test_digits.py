@@ -8,7 +8,7 @@ from sklearn.svm import SVC
 
 import finitewidth as fw
 from finitewidth.prediction.estimators import NNGPClassifier, NTKClassifier
-from finitewidth.prediction.ridge_selection import choose_ridge
+from finitewidth.prediction.selection.ridge import choose_ridge
 from finitewidth.study.scores import ClassificationScores
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.architecture import Activate, Dense, Repeat, Sequential
-from finitewidth.prediction.dense_mean import dense_mean
-from finitewidth.prediction.kernel_variance import dense_kernel_variance, sampled_kernel_variance
-from finitewidth.prediction.sampled_mean import SampledNeurons, sampled_mean
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.dense.mean import dense_mean
+from finitewidth.prediction.finite_width.kernel_variance import dense_kernel_variance, sampled_kernel_variance
+from finitewidth.prediction.finite_width.sampled.mean import SampledNeurons, sampled_mean
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 from finitewidth.statistics.mean_shifts import mean_shifts
@@ -140,7 +140,8 @@ def test_up_to_fourteen_points_have_dense_tensors(points, dense, monkeypatch):
         raise Chosen
 
     monkeypatch.setattr(
-        f"finitewidth.prediction.finite_width.{'corrections' if dense else 'layer_kernels'}", chosen
+        f"finitewidth.prediction.finite_width.first_order.{'corrections' if dense else 'layer_kernels'}",
+        chosen,
     )
     x = np.random.default_rng(0).normal(size=(points, 2))
     with pytest.raises(Chosen):

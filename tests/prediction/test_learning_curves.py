@@ -6,7 +6,11 @@ from sklearn.datasets import load_diabetes
 
 import finitewidth as fw
 from finitewidth.dynamics.ridge import ridge_regression
-from finitewidth.prediction.learning_curves import learning_curve, predicted_learning_curve, resolution
+from finitewidth.prediction.selection.learning_curves import (
+    learning_curve,
+    predicted_learning_curve,
+    resolution,
+)
 from finitewidth.statistics.mercer_decomposition import mercer
 from tolerances import SOLVE, assert_close
 

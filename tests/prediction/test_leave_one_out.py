@@ -3,7 +3,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.leave_one_out import posterior_left_out, trained_left_out
+from finitewidth.prediction.infinite_width.leave_one_out import posterior_left_out, trained_left_out
 from tolerances import SOLVE, assert_close
 
 NET = fw.MLP((1, 1), "relu", 0.1, 2.0)

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import finitewidth as fw
 from finitewidth.data import built_in
-from finitewidth.prediction.nearly_kernel_regressor import NearlyKernelRegressor
+from finitewidth.prediction.estimators.nearly_kernel_regressor import NearlyKernelRegressor
 from tolerances import SOLVE, assert_close
 
 EXPECTED_FAILURES: dict[str, str] = {}

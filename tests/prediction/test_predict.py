@@ -8,7 +8,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.architecture import Affine
-from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.training_problem import ProblemKernels
 from tolerances import LIMIT, SINGLE_SOLVE, SOLVE, assert_close
 

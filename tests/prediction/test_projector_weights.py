@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.prediction.projector_weights import projector_weights
+from finitewidth.prediction.finite_width.projector_weights import projector_weights
 from tolerances import assert_close
 
 EIGENVALUES = np.array([0.2, 0.7, 1.3])

@@ -5,8 +5,8 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.leave_one_out import LeftOut
-from finitewidth.prediction.ridge_selection import choose_ridge, held_out, observation_noise, without
+from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
+from finitewidth.prediction.selection.ridge import choose_ridge, held_out, observation_noise, without
 from finitewidth.prediction.training_problem import TrainingProblem
 from left_out import left_out_by_retraining, most_probable_noise
 from tolerances import SERIES, STIFF_SOLVE, assert_close
@@ -27,7 +27,7 @@ def test_folds_are_predicted_by_networks_trained_on_the_others(data, algorithm):
     rows = np.array([4, 9, 17])
     kept = np.setdiff1d(np.arange(30), rows)
     again = fw.predict(NET, data[0][kept], data[1][kept], data[0][rows], algorithm)
-    law = fw.prediction.infinite_width.trained_distribution(without(problem, rows), algorithm)
+    law = fw.prediction.infinite_width.trained.trained_distribution(without(problem, rows), algorithm)
     assert_close(law.mean, again.mean, STIFF_SOLVE)
     assert_close(law.covariance, again.covariance, STIFF_SOLVE)
 

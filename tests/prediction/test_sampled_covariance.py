@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.covariance_kinds import InitialOutputs
-from finitewidth.prediction.covariance_sources import initial_fluctuation, lambda_back
-from finitewidth.prediction.dense_covariance import composite, correlation, dense_covariance, kernel_noise
-from finitewidth.prediction.neuron_sources import Factors, Source
-from finitewidth.prediction.sampled_covariance import covariance_strata, unsampled_covariance
-from finitewidth.prediction.sampled_kinds import Decay
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.dense.covariance import (
+    composite,
+    correlation,
+    dense_covariance,
+    kernel_noise,
+)
+from finitewidth.prediction.finite_width.sampled.covariance import covariance_strata, unsampled_covariance
+from finitewidth.prediction.finite_width.sampled.covariance_kinds import InitialOutputs
+from finitewidth.prediction.finite_width.sampled.covariance_sources import initial_fluctuation, lambda_back
+from finitewidth.prediction.finite_width.sampled.mean_kinds import Decay
+from finitewidth.prediction.finite_width.sampled.neuron_sources import Factors, Source
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 from finitewidth.statistics.mean_shifts import mean_shifts

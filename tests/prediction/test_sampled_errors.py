@@ -6,10 +6,10 @@ import pytest
 from scipy import stats
 
 import finitewidth as fw
-from finitewidth.prediction import sampled_covariance as covariance_module
-from finitewidth.prediction import sampled_mean as mean_module
-from finitewidth.prediction.sampled_mean import SampledNeurons
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.sampled import covariance as covariance_module
+from finitewidth.prediction.finite_width.sampled import mean as mean_module
+from finitewidth.prediction.finite_width.sampled.mean import SampledNeurons
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import layer_kernels
 from tolerances import assert_close
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.prediction.projector_weights import projector_weights
-from finitewidth.prediction.time_nodes import time_strata
+from finitewidth.prediction.finite_width.projector_weights import projector_weights
+from finitewidth.prediction.finite_width.sampled.time_nodes import time_strata
 
 EIGENVALUES = np.geomspace(0.01, 2.0, 7)
 TOLERANCE = 1e-4

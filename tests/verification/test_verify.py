@@ -11,7 +11,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.data import built_in
 from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.verification.stopping import stop
 from tolerances import assert_close

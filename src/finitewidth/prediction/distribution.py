@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import check_key, check_whole
 from finitewidth.prediction.data import as_targets
-from finitewidth.prediction.expansion_range import ExpansionRange
+from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
 from finitewidth.prediction.provenance import Provenance
 from finitewidth.saving import save
 from finitewidth.statistics.inputs import ArrayLike

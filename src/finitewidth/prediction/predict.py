@@ -6,11 +6,11 @@ from typing import Any
 from finitewidth.architecture import Layer
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm, check_algorithm
-from finitewidth.prediction.bayesian import posterior
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width import first_order, stack_to_expand
-from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.finite_width.first_order import first_order, stack_to_expand
+from finitewidth.prediction.infinite_width.posterior import posterior
+from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.methods import BayesianInference, Method, Progress
 from finitewidth.prediction.provenance import Provenance
 from finitewidth.prediction.training_problem import TrainingProblem

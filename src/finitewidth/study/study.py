@@ -14,13 +14,13 @@ from threadpoolctl import threadpool_limits
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
-from finitewidth.prediction.class_probabilities import winning_probability
-from finitewidth.prediction.curves import LossCurves, loss_curves
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width import method_for
+from finitewidth.prediction.finite_width.first_order import method_for
+from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
 from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
-from finitewidth.prediction.ridge_selection import choose_ridge, fitted_noise, held_out
+from finitewidth.prediction.selection.class_probabilities import winning_probability
+from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.mercer_decomposition import mercer
 from finitewidth.study.baselines import Baseline, baselines

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from finitewidth.prediction.curves import LossCurves
+from finitewidth.prediction.infinite_width.curves import LossCurves
 from finitewidth.saving import save
 
 # How often networks that follow the law may be said to disagree with it.

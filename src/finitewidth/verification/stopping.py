@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.prediction.certificates import first_step
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.selection.certificates import first_step
 from finitewidth.prediction.training_problem import TrainingProblem
 
 # The law may still move by this many standard errors of the comparison, or by this part of the labels.

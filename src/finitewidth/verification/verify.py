@@ -15,9 +15,9 @@ from finitewidth.networks.losses import as_loss
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import TrainingLoss
 from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.prediction.curves import loss_curves
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.infinite_width.curves import loss_curves
 from finitewidth.prediction.methods import BayesianInference
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.provenance import Provenance

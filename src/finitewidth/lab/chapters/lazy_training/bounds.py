@@ -13,7 +13,7 @@ from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Predic
 from finitewidth.lab.framework.comparison import absolute_error, upper_bound, z_score
 from finitewidth.lab.framework.estimate import exact, propagated, sample_mean, stacked
 from finitewidth.lab.instruments import fixed_readout as readout
-from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
+from finitewidth.prediction.selection.certificates import LazyTraining, convergence_certificate
 from finitewidth.statistics.kernels import kernels
 
 SOURCE = orf_543("10/12")

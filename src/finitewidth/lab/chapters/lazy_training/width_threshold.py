@@ -9,7 +9,7 @@ from finitewidth.lab.chapters.lazy_training.bounds import SOURCE, hidden_kernel_
 from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, exact, jackknife, scaled
 from finitewidth.lab.framework.comparison import absolute_error, upper_bound
 from finitewidth.lab.instruments.fixed_readout import LazyRun, paired_start, train_hidden
-from finitewidth.prediction.certificates import LazyTraining, convergence_certificate
+from finitewidth.prediction.selection.certificates import LazyTraining, convergence_certificate
 
 
 @dataclass(frozen=True)

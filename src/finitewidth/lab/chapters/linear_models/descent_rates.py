@@ -11,7 +11,7 @@ from finitewidth.lab.framework import DAY_2, Curves, absolute_error, exact, orf_
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments import weight_descent as linear
-from finitewidth.prediction.certificates import convergence_certificate
+from finitewidth.prediction.selection.certificates import convergence_certificate
 
 
 @dataclass(frozen=True)

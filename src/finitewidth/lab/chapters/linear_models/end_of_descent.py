@@ -10,7 +10,7 @@ from finitewidth.lab.framework import IEMS_402, Curves, RandomProblem, exact, or
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.instruments import weight_descent as linear
-from finitewidth.prediction.certificates import convergence_certificate
+from finitewidth.prediction.selection.certificates import convergence_certificate
 from finitewidth.statistics.kernels import kernels
 
 

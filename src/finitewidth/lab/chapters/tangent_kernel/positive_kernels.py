@@ -14,8 +14,8 @@ from finitewidth.lab.framework.comparison import absolute_error, relative_error,
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, share, stacked
 from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments import layer_integrals
-from finitewidth.prediction.certificates import convergence_certificate
-from finitewidth.prediction.concentration import Bernstein, kernel_concentration
+from finitewidth.prediction.selection.certificates import convergence_certificate
+from finitewidth.prediction.selection.concentration import Bernstein, kernel_concentration
 from finitewidth.statistics.kernels import kernels
 
 _SOURCE = orf_543("10/10")

@@ -13,8 +13,8 @@ from finitewidth.lab.framework.wrong import constant, scaled
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
-from finitewidth.prediction.curves import loss_curves
-from finitewidth.prediction.infinite_width import trained_distribution
+from finitewidth.prediction.infinite_width.curves import loss_curves
+from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.report import style
 from finitewidth.report.style import Figure

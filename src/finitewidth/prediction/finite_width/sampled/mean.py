@@ -15,12 +15,19 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.prediction.distribution import Origins
+from finitewidth.prediction.finite_width.projector_weights import first_weights
+from finitewidth.prediction.finite_width.sampled.mean_kinds import (
+    COST,
+    NESTED,
+    Decay,
+    Kind,
+    contribution,
+    kinds,
+)
+from finitewidth.prediction.finite_width.sampled.neuron_sources import Source
+from finitewidth.prediction.finite_width.sampled.time_nodes import Nodes, Times, TimeStrata, time_strata
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.prediction.methods import Progress, SampledNeurons
-from finitewidth.prediction.neuron_sources import Source
-from finitewidth.prediction.projector_weights import first_weights
-from finitewidth.prediction.sampled_kinds import COST, NESTED, Decay, Kind, contribution, kinds
-from finitewidth.prediction.time_nodes import Nodes, Times, TimeStrata, time_strata
-from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 from finitewidth.statistics.source_edges import source_edges

@@ -44,7 +44,7 @@ def kernel_concentration(mean: Float[AnyArray, "train train"], width: int) -> Be
     Examples
     --------
     >>> import jax, finitewidth as fw
-    >>> from finitewidth.prediction.concentration import kernel_concentration
+    >>> from finitewidth.prediction.selection.concentration import kernel_concentration
     >>> x = jax.random.normal(jax.random.key(0), (10, 4))
     >>> mean = fw.kernels(fw.MLP((1,), "tanh", 0.0, 1.0), x).nngp
     >>> wide, wider = (kernel_concentration(mean, n).distance(0.05) for n in (10_000, 40_000))

@@ -16,15 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.prediction import sampled_kinds
-from finitewidth.prediction.covariance_sources import (
+from finitewidth.prediction.finite_width.projector_weights import first_weights
+from finitewidth.prediction.finite_width.sampled.covariance_sources import (
     Product,
     correlated_kernel,
     first_change_of_start,
     response_a,
     response_b,
 )
-from finitewidth.prediction.neuron_sources import (
+from finitewidth.prediction.finite_width.sampled.mean_kinds import BLOCKS, Decay, delivered, fluctuation_legs
+from finitewidth.prediction.finite_width.sampled.neuron_sources import (
     Legs,
     Neuron,
     Rows,
@@ -33,10 +34,8 @@ from finitewidth.prediction.neuron_sources import (
     kernel_fluctuation_b,
     second_change,
 )
-from finitewidth.prediction.projector_weights import first_weights
-from finitewidth.prediction.sampled_kinds import BLOCKS, Decay, delivered, fluctuation_legs
-from finitewidth.prediction.time_nodes import Times
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.sampled.time_nodes import Times
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 
 CovarianceKind = Literal["AA", "BB", "zH", "A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from finitewidth.architecture import MLP, Layer
-from finitewidth.prediction.bayesian import evidence
 from finitewidth.prediction.data import as_targets
+from finitewidth.prediction.infinite_width.posterior import evidence
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 
 # Where a hyperparameter that starts at zero enters the search, and how far the search may go.

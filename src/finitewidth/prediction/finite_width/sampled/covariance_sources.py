@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.prediction.neuron_sources import Neuron, Rows
+from finitewidth.prediction.finite_width.sampled.neuron_sources import Neuron, Rows
 
 
 class Product(NamedTuple):

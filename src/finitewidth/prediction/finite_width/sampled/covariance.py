@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.prediction.covariance_kinds import (
+from finitewidth.prediction.finite_width.projector_weights import first_weights
+from finitewidth.prediction.finite_width.sampled.covariance_kinds import (
     COST,
     CovarianceKind,
     InitialOutputs,
@@ -24,13 +25,18 @@ from finitewidth.prediction.covariance_kinds import (
     covariance_kinds,
     unlearnt,
 )
+from finitewidth.prediction.finite_width.sampled.mean import batch_rows, layer_sources
+from finitewidth.prediction.finite_width.sampled.mean_kinds import NESTED, Decay
+from finitewidth.prediction.finite_width.sampled.neuron_sources import Neuron, Rows, Source
+from finitewidth.prediction.finite_width.sampled.time_nodes import (
+    Nodes,
+    Pairs,
+    Times,
+    TimeStrata,
+    time_strata,
+)
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.prediction.methods import Progress, SampledNeurons
-from finitewidth.prediction.neuron_sources import Neuron, Rows, Source
-from finitewidth.prediction.projector_weights import first_weights
-from finitewidth.prediction.sampled_kinds import NESTED, Decay
-from finitewidth.prediction.sampled_mean import batch_rows, layer_sources
-from finitewidth.prediction.time_nodes import Nodes, Pairs, Times, TimeStrata, time_strata
-from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 

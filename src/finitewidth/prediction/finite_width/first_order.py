@@ -18,15 +18,15 @@ from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
-from finitewidth.prediction.dense_covariance import dense_covariance
-from finitewidth.prediction.dense_mean import dense_mean
 from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
-from finitewidth.prediction.expansion_range import ExpansionRange
-from finitewidth.prediction.kernel_variance import dense_kernel_variance, sampled_kernel_variance
+from finitewidth.prediction.finite_width.dense.covariance import dense_covariance
+from finitewidth.prediction.finite_width.dense.mean import dense_mean
+from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+from finitewidth.prediction.finite_width.kernel_variance import dense_kernel_variance, sampled_kernel_variance
+from finitewidth.prediction.finite_width.sampled.covariance import sampled_covariance
+from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.prediction.methods import DenseTensors, Method, Progress, SampledNeurons
-from finitewidth.prediction.sampled_covariance import sampled_covariance
-from finitewidth.prediction.sampled_mean import sampled_mean
-from finitewidth.prediction.training_modes import TrainingModes
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.fluctuations import expandable

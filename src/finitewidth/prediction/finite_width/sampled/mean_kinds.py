@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.prediction.neuron_sources import (
+from finitewidth.prediction.finite_width.sampled.neuron_sources import (
     Legs,
     Rows,
     Source,
@@ -21,8 +21,8 @@ from finitewidth.prediction.neuron_sources import (
     kernel_fluctuation_b,
     second_change,
 )
-from finitewidth.prediction.time_nodes import Times
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.sampled.time_nodes import Times
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 
 Kind = Literal["A", "B", "a2", "b2", "a3", "b3", "c3", "d3"]
 

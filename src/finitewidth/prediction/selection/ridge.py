@@ -14,9 +14,9 @@ from scipy.optimize import minimize_scalar
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.class_probabilities import LabelNoise, label_noise
-from finitewidth.prediction.infinite_width import trained_distribution
-from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
+from finitewidth.prediction.infinite_width.leave_one_out import LeftOut, posterior_left_out, trained_left_out
+from finitewidth.prediction.infinite_width.trained import trained_distribution
+from finitewidth.prediction.selection.class_probabilities import LabelNoise, label_noise
 from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
 from finitewidth.statistics.kernels import Kernels
 

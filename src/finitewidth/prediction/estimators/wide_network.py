@@ -18,14 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from finitewidth.architecture import MLP, Layer
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
-from finitewidth.prediction.class_probabilities import label_noise, winning_probability
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
 from finitewidth.prediction.data_frames import apply_frame, fit_frame
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.fitted_laws import FittedLaw, Posterior, Strength, TrainedNetworks
-from finitewidth.prediction.nearly_kernel_regressor import NearlyKernelRegressor
-
-__all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NearlyKernelRegressor"]
+from finitewidth.prediction.infinite_width.fitted_laws import FittedLaw, Posterior, Strength, TrainedNetworks
+from finitewidth.prediction.selection.class_probabilities import label_noise, winning_probability
 
 
 class _WideNetwork(BaseEstimator):

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.prediction.projector_weights import ProjectorWeights, projector_weights
+from finitewidth.prediction.finite_width.projector_weights import ProjectorWeights, projector_weights
 
 
 class TrainingModes(NamedTuple):

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 
-from finitewidth.prediction.leave_one_out import LeftOut
+from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()

@@ -121,7 +121,7 @@ def convergence_certificate(
     Examples
     --------
     >>> import jax, finitewidth as fw
-    >>> from finitewidth.prediction.certificates import convergence_certificate
+    >>> from finitewidth.prediction.selection.certificates import convergence_certificate
     >>> x = jax.random.normal(jax.random.key(0), (10, 4))
     >>> certificate = convergence_certificate(fw.kernels(fw.MLP((1, 1), "relu"), x).ntk)
     >>> certificate.positive_definite

@@ -10,9 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.prediction.neuron_sources import Source, kernel_fluctuation_a, kernel_fluctuation_b
-from finitewidth.prediction.sampled_mean import layer_sources
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.sampled.mean import layer_sources
+from finitewidth.prediction.finite_width.sampled.neuron_sources import (
+    Source,
+    kernel_fluctuation_a,
+    kernel_fluctuation_b,
+)
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 from finitewidth.statistics.hidden_layers import LayerKernels
 

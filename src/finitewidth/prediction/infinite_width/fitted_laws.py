@@ -14,8 +14,8 @@ from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import SpectralFilter, training_filter
 from finitewidth.linalg.cholesky import Cholesky, factorise, symmetric_product
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.leave_one_out import LeftOut, posterior_left_out, trained_left_out
-from finitewidth.prediction.ridge_selection import choose_noise, choose_ridge
+from finitewidth.prediction.infinite_width.leave_one_out import LeftOut, posterior_left_out, trained_left_out
+from finitewidth.prediction.selection.ridge import choose_noise, choose_ridge
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.kernels import kernels
 

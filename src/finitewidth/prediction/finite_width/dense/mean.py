@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.prediction.distribution import Origins
-from finitewidth.prediction.projector_weights import ProjectorWeights
-from finitewidth.prediction.training_modes import TrainingModes
+from finitewidth.prediction.finite_width.projector_weights import ProjectorWeights
+from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 
 

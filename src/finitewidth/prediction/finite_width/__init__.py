@@ -1,0 +1,1 @@
+"""Corrections to the law of trained networks at finite width."""

@@ -1,0 +1,1 @@
+"""The law of trained networks at infinite width, and the posterior of Bayesian ones."""

@@ -1,0 +1,1 @@
+"""What to choose and what to expect: ridges, noise, models, learning curves and certificates."""
