@@ -38,8 +38,12 @@ class TrainingModes(NamedTuple):
         Theta: Float[np.ndarray, "p p"],
         y: Float[np.ndarray, "train out"],
         algorithm: SpectralAlgorithm,
+        *,
+        ridge: float = 0.0,
     ) -> "TrainingModes":
         """Diagonalise the training block and make the algorithm's open choices."""
+        if ridge != 0:
+            raise ValueError(f"order=1 describes training with no ridge, got ridge={ridge!r}.")
         train = len(y)
         t, U = np.linalg.eigh(Theta[:train, :train])
         t = np.maximum(t, 0.0)
