@@ -156,7 +156,7 @@ def _warn_of_negative_variance(covariance: Float[Array, "test test"], n: int) ->
         )
 
 
-def stack_to_expand(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> MLP:
+def stack_to_expand(problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: float = 0.0) -> MLP:
     """The network as a stack of dense layers; says in one sentence why there is no expansion in 1/width."""
     net = expandable(problem.net)
     if not is_smooth(net.activation.function):
@@ -164,15 +164,18 @@ def stack_to_expand(problem: TrainingProblem, algorithm: SpectralAlgorithm) -> M
             f"order=1 needs a smooth activation, because the kernel's changes in training average its "
             f"curvature, and {net.activation.name!r} has a kink; use tanh, gelu, silu, softplus or order=0."
         )
-    algorithm.resolved(largest_eigenvalue(problem.train.ntk)).clock()
-    if algorithm.converged:
+    resolved = algorithm.resolved(largest_eigenvalue(problem.train.ntk) + ridge)
+    if not algorithm.converged or ridge == 0:
+        # The end of training with a ridge is one point, whatever the path to it.
+        resolved.clock()
+    if algorithm.converged and ridge == 0:
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
     return net
 
 
 def _refuse_singular(modes: TrainingModes) -> None:
     limit = len(modes.t) * np.finfo(float).eps * modes.t[-1]
-    if modes.algorithm.converged and modes.t[0] <= limit:
+    if modes.ridge == 0 and modes.algorithm.converged and modes.t[0] <= limit:
         raise ValueError(
             f"the training NTK is singular (eigenvalues from {modes.t[0]:.1e} to {modes.t[-1]:.1e}), so the "
             "end of training has no expansion in 1/width; remove dependent training points or stop training: "
