@@ -64,6 +64,18 @@ class TrainingModes(NamedTuple):
         """Kernel between every point and every mode."""
         return self.Theta[:, : self.train] @ self.U
 
+    @property
+    def gain(self) -> Float[np.ndarray, " k"]:
+        """What training learns of every mode, per unit of kernel: 1/t at its end."""
+        return np.asarray(self.algorithm.gain(self.t))
+
+    @property
+    def unlearnt(self) -> Float[np.ndarray, "test p"]:
+        """What training leaves of a function of all points, at the test points."""
+        bar = np.eye(len(self.K))[self.train :]
+        bar[:, : self.train] -= (self.Theta_modes[self.train :] * self.gain) @ self.U.T
+        return bar
+
     def weights(self) -> ProjectorWeights:
         """Projector weights of all modes."""
         return projector_weights(self.t, self.algorithm, self.ridge)

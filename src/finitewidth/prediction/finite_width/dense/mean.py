@@ -15,7 +15,11 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.prediction.finite_width.correction import Origins
-from finitewidth.prediction.finite_width.projector_weights import ProjectorWeights
+from finitewidth.prediction.finite_width.projector_weights import (
+    ARRANGEMENTS,
+    SECOND_CHANGE,
+    ProjectorWeights,
+)
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 
@@ -72,24 +76,19 @@ _PAIRINGS = {
     "J_a": (("S", "aDbc"), ("U", "acDb"), ("T", "abDc")),
     "J_b": (("T", "aDbc"), ("U", "acbD"), ("S", "abDc")),
 }
-_BLOCKS = {
-    "a3": (("I_D", 1),),
-    "b3": (("I_D", 1), ("J_D", 1), ("J_s", 1)),
-    "c3": (("I_D", 1), ("I_a", 1), ("J_D", 2)),
-    "d3": (("I_D", 1), ("I_a", 1), ("J_D", 1), ("J_s", 1), ("J_a", 1), ("J_b", 1)),
-}
 
 
 def _second_change(tensors: Corrections, modes: TrainingModes, w: ProjectorWeights) -> np.ndarray:
     U = modes.U
     total = np.zeros(())
     for pairing, X in enumerate(_third_moments(modes)):
-        for name, blocks in _BLOCKS.items():
+        for name, counts in SECOND_CHANGE.items():
             g = np.einsum("zklm,klmi,ak,bl,cm->zabci", getattr(w, name), X, U, U, U, optimize=True)
             rows = _sources(modes, g)
-            for block, times in blocks:
-                letter, order = _PAIRINGS[block][pairing]
-                total = total + times * rows(order, getattr(tensors, letter))
+            for block, times in zip(ARRANGEMENTS, counts, strict=True):
+                if times:
+                    letter, order = _PAIRINGS[block][pairing]
+                    total = total + times * rows(order, getattr(tensors, letter))
     return total
 
 
