@@ -60,7 +60,7 @@ class Activation:
         if not callable(self.function):
             raise TypeError(
                 f"Activation needs a function of an array, got {self.function!r}; "
-                "for a built-in activation pass its name to MLP instead."
+                "for a built-in activation pass its name instead."
             )
         if not self.name:
             object.__setattr__(self, "name", getattr(self.function, "__name__", "custom"))

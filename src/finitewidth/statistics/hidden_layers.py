@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Hyperparameters
+from finitewidth.architecture import Hyperparameters, Layer, dense_stack
 from finitewidth.expectations.derivative_moments import DerivativeMoments
 from finitewidth.statistics.rules.dense import recursion
 
@@ -34,8 +34,9 @@ class LayerKernels(NamedTuple):
     function: Callable[[Array], Array]
 
 
-def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
+def layer_kernels(net: Layer, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
     """The recursion of K and Theta in double precision, keeping every layer."""
+    net = dense_stack(net)
     first, *rest = net.layers
     gram = x @ x.T / x.shape[1]
     K, Theta = recursion(first, gram, np.zeros_like(gram))

@@ -154,7 +154,7 @@ def tune(
         inputs = as_inputs("x", x, net).astype(float)
         n_in = inputs.shape[1]
     widths = (int(n_in), *net.hidden, net.n_out)
-    net = equal_layer_rates(net, inputs)
+    net = dense_stack(equal_layer_rates(net, inputs))
     eta_max = 2 / _largest_ntk_eigenvalue(net, inputs)
     shape = aspect_ratio(net, float(jnp.mean(inputs**2)), width)
     signals = {"recommended": propagate(net, inputs)}

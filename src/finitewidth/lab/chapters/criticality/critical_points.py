@@ -6,12 +6,13 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, orf_543, power, scaled
 from finitewidth.lab.framework.comparison import compare_each, relative_error, z_score
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, propagated, sample_mean, stacked
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.statistics.criticality import criticality, susceptibilities
 from finitewidth.statistics.kernels import trajectory
 
@@ -57,9 +58,9 @@ class DeepNetworks:
     depth: int
     draws: int
 
-    def network(self, C_b: float, C_W: float) -> MLP:
+    def network(self, C_b: float, C_W: float) -> Layer:
         """`depth` hidden layers at this initialisation."""
-        return MLP((self.width,) * self.depth, self.activation, C_b, C_W)
+        return equal_layers(self.width, self.depth, self.activation, C_b, C_W)
 
 
 def _start(C_b: float, C_W: float) -> np.ndarray:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Curves, Measurement, Prediction, scaled
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.framework.estimate import Estimate, exact, sample_mean
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.perturbations import along_depth
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.statistics.criticality import criticality, susceptibilities
 
 
@@ -51,7 +51,7 @@ def _half_stable_measure(setting: HalfStable, key) -> Measurement:
         C_b = K - layer_integrals.variance_map(function, 0.0, C_W, K)
         measurement[f"{name} point"] = exact(np.array([C_b, C_W, K]))
         measurement[f"{name} curvature"] = exact(layer_integrals.curvature(function, C_W, K))
-        net = MLP((setting.width,) * setting.depth, name, C_b, C_W)
+        net = equal_layers(setting.width, setting.depth, name, C_b, C_W)
         for quantity, samples in along_depth(net, K, draw_key, setting.draws).items():
             measurement[f"{name} {quantity}"] = sample_mean(samples)
     return measurement

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.lab.framework import BEYOND, draw_curves, exact, orf_543, sample_mean, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.report import style
 from finitewidth.report.style import Figure
 from finitewidth.statistics.criticality import criticality
@@ -32,9 +33,9 @@ class Decay:
     log_term: float
     start_term: float
 
-    def network(self, depth: int) -> MLP:
+    def network(self, depth: int) -> Layer:
         """`depth` hidden layers."""
-        return MLP((self.width,) * depth, self.activation, 0.0, 1.0)
+        return equal_layers(self.width, depth, self.activation, 0.0, 1.0)
 
     @property
     def long_layers(self) -> np.ndarray:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.lab.framework import BOOK, Curves, exact, orf_543, power, sample_mean, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
 from finitewidth.lab.instruments.perturbations import along_depth
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.statistics.criticality import susceptibilities
 from finitewidth.statistics.kernels import trajectory
 from finitewidth.statistics.phases import fixed_point
@@ -28,9 +29,14 @@ class Phases:
     chaotic: tuple[float, float] = (0.05, 4.0)
     vanishing: tuple[float, float] = (0.0, 0.7)
 
-    def network(self, C_b: float, C_W: float) -> MLP:
+    def network(self, C_b: float, C_W: float) -> Layer:
         """`depth` hidden tanh layers at this initialisation."""
-        return MLP((self.width,) * self.depth, "tanh", C_b, C_W)
+        return equal_layers(self.width, self.depth, "tanh", C_b, C_W)
+
+    @property
+    def unit_input(self) -> np.ndarray:
+        """An input with K^(1) = 1 where there are no biases."""
+        return input_of_size(1 / self.vanishing[1])
 
 
 def _phases_theory(setting: Phases) -> Prediction:
@@ -44,13 +50,8 @@ def _phases_theory(setting: Phases) -> Prediction:
         prediction[f"{phase} parallel"] = float(chi.parallel) ** layers
         prediction[f"{phase} perpendicular"] = float(chi.perpendicular) ** layers
     net = setting.network(*setting.vanishing)
-    prediction["vanishing variance"] = np.asarray(trajectory(net, _unit_input(net)).nngp[:-1, 0])
+    prediction["vanishing variance"] = np.asarray(trajectory(net, setting.unit_input).nngp[:-1, 0])
     return prediction
-
-
-def _unit_input(net: MLP) -> np.ndarray:
-    """An input with K^(1) = 1 for a network without biases."""
-    return input_of_size(1 / float(net.C_W[0]))
 
 
 def _phases_measure(setting: Phases, key) -> Measurement:
@@ -65,7 +66,7 @@ def _phases_measure(setting: Phases, key) -> Measurement:
         for name in ("parallel", "perpendicular"):
             measurement[f"{phase} {name}"] = sample_mean(drawn[name])
     net = setting.network(*setting.vanishing)
-    moments = over_layers(net, _unit_input(net), jax.random.fold_in(key, 2), setting.draws)
+    moments = over_layers(net, setting.unit_input, jax.random.fold_in(key, 2), setting.draws)
     return measurement | {"vanishing variance": sample_mean(moments[..., 0, 0])}
 
 

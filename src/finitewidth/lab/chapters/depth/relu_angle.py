@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.lab.framework import Checks, Claim, Measurement, Prediction, draw_curves, orf_543, scaled
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.framework.estimate import exact, sample_mean
 from finitewidth.lab.instruments.network_draws import over_layers
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.report import style
 from finitewidth.report.style import Figure
 from finitewidth.statistics.kernels import kernels
@@ -24,9 +25,9 @@ class Angle:
     draws: int
     long_depth: int
 
-    def network(self, depth: int) -> MLP:
+    def network(self, depth: int) -> Layer:
         """`depth` hidden layers at C_b = 0, C_W = 2."""
-        return MLP((self.width,) * depth, "relu", 0.0, 2.0)
+        return equal_layers(self.width, depth, "relu", 0.0, 2.0)
 
     @property
     def long_layers(self) -> np.ndarray:

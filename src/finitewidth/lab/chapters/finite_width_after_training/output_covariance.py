@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.framework import BEYOND, BOOK, Estimate
 from finitewidth.lab.instruments.trained_moments import Ensemble, trained_covariance
@@ -21,7 +21,7 @@ def _predicted(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return (np.asarray(law.covariance) - correction)[once], n * correction[once]
 
 
-def _observed(case: Case, net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
+def _observed(case: Case, net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     return trained_covariance(net, ensemble, key)[:, 0, :, 0][np.triu_indices(len(case.test))]
 
 

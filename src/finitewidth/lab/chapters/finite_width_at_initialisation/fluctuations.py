@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params
 from finitewidth.lab.framework import BEYOND, BOOK, DAY_3, ROBERTS, Curves, compare_each, orf_543, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, jackknife, sample_mean, stacked
 from finitewidth.lab.framework.wrong import constant, scaled
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers, over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.statistics.corrections import corrections
@@ -29,8 +30,8 @@ class Kurtosis:
     layers: int
     draws: int
 
-    def network(self, activation: str, width: int) -> MLP:
-        return MLP((width,) * self.layers, activation)
+    def network(self, activation: str, width: int) -> Layer:
+        return equal_layers(width, self.layers, activation)
 
 
 def _kurtosis_theory(setting: Kurtosis) -> Prediction:
@@ -82,15 +83,15 @@ class Kernels:
     square: float = 1.0
     lambda_b: float = 1.0
 
-    def network(self, hidden_layers: int, width: int) -> MLP:
-        return MLP((width,) * hidden_layers, self.activation, lambda_b=self.lambda_b)
+    def network(self, hidden_layers: int, width: int) -> Layer:
+        return equal_layers(width, hidden_layers, self.activation, lambda_b=self.lambda_b)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
         return list(itertools.product(self.hidden_layers, self.widths))
 
 
-def _ntk(net: MLP, params: Params, x: Float[Array, "n d"]) -> Array:
+def _ntk(net: Layer, params: Params, x: Float[Array, "n d"]) -> Array:
     return empirical_ntk(net, params, x)[0, 0, 0, 0]
 
 
@@ -140,7 +141,7 @@ def _ntk_compare(setting: Kernels, predicted: Prediction, measured: Measurement)
 _MOTION = ("z dH", "I", "J")
 
 
-def _motion(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _motion(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     """Kernel, z times dNTK, dNTK and both ddNTKs of one input and one output."""
     one = jnp.ones((1, 1))
     dH = empirical_dntk(net, params, x, vectors=(one, one))[0, 0]

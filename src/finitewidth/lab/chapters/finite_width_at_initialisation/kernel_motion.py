@@ -7,7 +7,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params
 from finitewidth.lab.framework import BEYOND, BOOK, Curves, compare_each, sample_mean, scaled, stacked
 from finitewidth.lab.framework.claim import Claim, Measurement, Prediction
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
@@ -32,7 +32,7 @@ class Motion:
     width: int
     draws: int
 
-    def network(self, depth: int, width: int) -> MLP:
+    def network(self, depth: int, width: int) -> Layer:
         return tune(self.activation, depth, width).net
 
 
@@ -42,7 +42,7 @@ def _theory(setting: Motion) -> Prediction:
     return {"change": np.array(changes)}
 
 
-def _trained(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Array:
+def _trained(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Array:
     """Relative change of the NTK when gradient descent has fitted the target."""
     rates = net.learning_rates(x.shape[1])
 

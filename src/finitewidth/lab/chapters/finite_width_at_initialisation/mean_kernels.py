@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled, z_score
 from finitewidth.lab.instruments.kernel_shifts import measured_shifts
 from finitewidth.lab.instruments.tensors import extrapolated
@@ -22,7 +22,7 @@ class Means:
     architectures: tuple[tuple[int, ...], ...]
     draws: int
 
-    def network(self, hidden: tuple[int, ...], times: int = 1) -> MLP:
+    def network(self, hidden: tuple[int, ...], times: int = 1) -> Layer:
         return MLP(tuple(times * n for n in hidden), "gelu", 0.2, 1.5, 0.5, 0.8)
 
 

@@ -7,16 +7,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import MLP, Layer, Params, dense_stack
 from finitewidth.lab.framework import Curves, compare_each, layer_names, orf_543, scaled, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import combined, jackknife, sample_mean, stacked
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
 from finitewidth.lab.instruments.single_input_ntk import tangent_kernels
+from finitewidth.lab.instruments.tensors import up_to
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.statistics.paths import ntk_moments, ntk_ratio_limit
 
 _SOURCE = orf_543("11/30") + ", NTK; "
+
+
+def _critical(*hidden: int) -> Layer:
+    return MLP(hidden, "relu", lambda_b=0.0, lambda_W=2.0)
 
 
 @dataclass(frozen=True)
@@ -26,8 +32,8 @@ class Architectures:
     hidden: tuple[tuple[int, ...], ...]
     draws: int
 
-    def networks(self) -> list[MLP]:
-        return [MLP(hidden, "relu", lambda_b=0.0, lambda_W=2.0) for hidden in self.hidden]
+    def networks(self) -> list[Layer]:
+        return [_critical(*hidden) for hidden in self.hidden]
 
 
 def _second_theory(setting: Architectures) -> Prediction:
@@ -35,12 +41,9 @@ def _second_theory(setting: Architectures) -> Prediction:
     return {"mean": np.array([m.mean for m in moments]), "second": np.array([m.second for m in moments])}
 
 
-def _averaged_over_outputs(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Float[Array, " 2"]:
+def _averaged_over_outputs(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Float[Array, " 2"]:
     r"""H and H^2 averaged over Gaussian output weights w: $H=a+w\cdot Mw$, M from the layers below."""
-    body = MLP(
-        net.hidden[:-1], net.activation, net.C_b[:-1], net.C_W[:-1], net.lambda_b[:-1], net.lambda_W[:-1],
-        n_out=net.hidden[-1],
-    )  # fmt: skip
+    net, body = dense_stack(net), up_to(net, -1)
     z = body.apply(params[:-1], x)[0]
     value, slope = jax.jvp(net.activation, (z,), (jnp.ones_like(z),))
     below = empirical_ntk(body, params[:-1], x)[:, :, 0, 0]
@@ -71,13 +74,11 @@ class Limit:
     unequal: tuple[int, ...] = (32, 32, 32, 4, 32, 32, 32)
 
     @property
-    def bottleneck(self) -> MLP:
-        return MLP(self.unequal, "relu", lambda_b=0.0, lambda_W=2.0)
+    def bottleneck(self) -> Layer:
+        return _critical(*self.unequal)
 
-    def networks(self, n: int) -> list[MLP]:
-        return [
-            MLP((n,) * round(beta * n), "relu", lambda_b=0.0, lambda_W=2.0) for beta in self.depth_over_width
-        ]
+    def networks(self, n: int) -> list[Layer]:
+        return [_critical(*(n,) * round(beta * n)) for beta in self.depth_over_width]
 
 
 def _limit_theory(setting: Limit) -> Prediction:
@@ -155,7 +156,7 @@ def _sum_of_inverse_widths_alone(setting: Limit, value: np.ndarray) -> np.ndarra
     layers = len(setting.unequal)
     width = layers / sum(1 / n for n in setting.unequal)
     sizes = np.array([np.floor(width), np.ceil(width)]).astype(int)
-    ratios = [ntk_moments(MLP((int(n),) * layers, "relu", lambda_b=0.0)).ratio for n in sizes]
+    ratios = [ntk_moments(equal_layers(int(n), layers, "relu", lambda_b=0.0)).ratio for n in sizes]
     return np.asarray(np.interp(1 / width, 1 / sizes[::-1], ratios[::-1]))
 
 

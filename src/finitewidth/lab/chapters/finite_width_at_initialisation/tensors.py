@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled, z_score
 from finitewidth.lab.instruments.kernel_shifts import measured_shifts
 from finitewidth.lab.instruments.tensors import (
@@ -52,7 +52,7 @@ class Tensors:
     smooth: bool = True
     unseen: tuple[str, ...] = ()
 
-    def network(self, case: Case, times: int = 1) -> MLP:
+    def network(self, case: Case, times: int = 1) -> Layer:
         hidden = tuple(times * n for n in case.hidden)
         return MLP(hidden, self.activation, case.C_b, case.C_W, case.lambda_b, case.lambda_W, n_out=2)
 

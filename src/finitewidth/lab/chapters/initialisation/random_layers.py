@@ -8,11 +8,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import MLP, Layer, Params
 from finitewidth.lab.framework import Claim, Curves, Measurement, Prediction, layer_names, orf_543, scaled
 from finitewidth.lab.framework.comparison import compare_each
 from finitewidth.lab.framework.estimate import jackknife, sample_mean, stacked
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.statistics.kernels import trajectory
 
 
@@ -29,9 +30,13 @@ class FanIn:
 _UNITS = 1000
 
 
-def _fan_in_network(setting: FanIn, n: int, power: float) -> tuple[MLP, np.ndarray]:
-    net = MLP((), "linear", C_b=setting.C_b, C_W=float(n) ** (1 - power), n_out=_UNITS)
+def _fan_in_network(setting: FanIn, n: int, power: float) -> tuple[Layer, np.ndarray]:
+    net = equal_layers(1, 0, "linear", setting.C_b, float(n) ** (1 - power), n_out=_UNITS)
     return net, np.cos(np.arange(n))[None]
+
+
+def _outputs(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Array:
+    return net.apply(params, x)
 
 
 def _fan_in_theory(setting: FanIn) -> Prediction:
@@ -49,7 +54,7 @@ def _fan_in_measure(setting: FanIn, key) -> Measurement:
         for n in setting.widths:
             key, draw_key = jax.random.split(key)
             net, x = _fan_in_network(setting, n, power)
-            z = over_networks(net, x, draw_key, -(-setting.draws // _UNITS), MLP.apply)
+            z = over_networks(net, x, draw_key, -(-setting.draws // _UNITS), _outputs)
             row.append(sample_mean(z.ravel() ** 2))
         rows.append(stacked(row))
     return {"variance": stacked(rows)}
@@ -73,15 +78,15 @@ def _tanh_squared(z):
 def _conditional_theory(setting: ConditionalLayer) -> Prediction:
     """Var(K^) = C_W^2 (<tanh^4> - <tanh^2>^2) / n, exact for one hidden layer of any width."""
     C_b, C_W, x = setting.C_b, setting.C_W, input_of_size(0.6)
-    K = float(trajectory(MLP((1,), "tanh", C_b, C_W), x).nngp[-1, 0])
+    K = float(trajectory(equal_layers(1, 1, "tanh", C_b, C_W), x).nngp[-1, 0])
     second = (K - C_b) / C_W
-    squares = MLP((1,), Activation(_tanh_squared), C_b=[C_b, 0.0], C_W=[C_W, 1.0])
+    squares = equal_layers(1, 1, Activation(_tanh_squared), [C_b, 0.0], [C_W, 1.0])
     fourth = float(trajectory(squares, x).nngp[-1, 0])
     fluctuation = C_W**2 * (fourth - second**2) / (np.array(setting.widths) * K**2)
     return {"excess kurtosis": 3 * fluctuation, "shared variance": fluctuation}
 
 
-def _unit_moments(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Float[Array, " 3"]:
+def _unit_moments(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Float[Array, " 3"]:
     """Averages over units of z^2 and z^4, and over pairs of different units of z_1^2 z_2^2."""
     square = net.apply(params, x)[0] ** 2
     units = len(square)
@@ -92,7 +97,7 @@ def _unit_moments(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Float[Arr
 def _conditional_measure(setting: ConditionalLayer, key) -> Measurement:
     kurtosis, shared = [], []
     for n, draw_key in zip(setting.widths, jax.random.split(key, len(setting.widths)), strict=True):
-        net = MLP((n,), "tanh", setting.C_b, setting.C_W, n_out=setting.units)
+        net = equal_layers(n, 1, "tanh", setting.C_b, setting.C_W, n_out=setting.units)
         moments = over_networks(net, input_of_size(0.6), draw_key, setting.draws, _unit_moments)
         kurtosis.append(jackknife(moments, lambda mean: mean[1] / mean[0] ** 2 - 3))
         shared.append(jackknife(moments, lambda mean: mean[2] / mean[0] ** 2 - 1))

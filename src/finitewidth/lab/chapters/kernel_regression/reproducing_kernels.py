@@ -6,12 +6,13 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.integrate import quad
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.framework import Curves, RandomProblem, exact, orf_543, power, sample_mean, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, z_score
 from finitewidth.lab.instruments.network_draws import over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.statistics.kernels import kernels
 from finitewidth.statistics.mercer_decomposition import mercer
 
@@ -34,9 +35,9 @@ class Spectra:
     waves: int = 8
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> Layer:
         """One hidden ReLU layer: its second moments are those of infinite width at any width."""
-        return MLP((self.width,), "relu", C_b=0.2, C_W=2.0)
+        return equal_layers(self.width, 1, "relu", 0.2, 2.0)
 
     @property
     def angles(self) -> Float[np.ndarray, " n"]:
@@ -68,7 +69,7 @@ def _mercer_theory(setting: Spectra) -> Prediction:
     }
 
 
-def _outputs(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+def _outputs(net: Layer, params: Params, x: Float[Array, "n d"]) -> Float[Array, " n"]:
     return net.apply(params, x)[:, 0]
 
 

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, orf_543, scaled
 from finitewidth.lab.framework.comparison import absolute_error, upper_bound, z_score
 from finitewidth.lab.framework.estimate import exact, propagated, sample_mean, stacked
 from finitewidth.lab.instruments import fixed_readout as readout
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.selection.certificates import LazyTraining, convergence_certificate
 from finitewidth.statistics.kernels import kernels
 
@@ -21,7 +21,7 @@ SOURCE = orf_543("10/12")
 
 def hidden_kernel_of_infinite_width(x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m"]:
     """Tangent kernel of the hidden weights of tanh neurons with w ~ N(0, 1) and v^2 = 1."""
-    net = MLP((1,), "tanh", C_b=0.0, C_W=1.0, lambda_b=0.0, lambda_W=(1.0, 0.0))
+    net = equal_layers(1, 1, "tanh", 0.0, 1.0, lambda_b=0.0, lambda_W=(1.0, 0.0))
     return np.asarray(kernels(net, np.sqrt(x.shape[1]) * x).ntk)
 
 

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.framework import IEMS_402, Curves, RandomProblem, exact, orf_543, power, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.instruments import weight_descent as linear
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.selection.certificates import convergence_certificate
 from finitewidth.statistics.kernels import kernels
 
@@ -77,9 +78,9 @@ class FixedKernel(RandomProblem):
         return self.rng(0).normal(size=(self.points, 3))
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> Layer:
         """A network whose kernel stays fixed: infinitely wide."""
-        return MLP((1, 1), "relu", 0.1, 2.0)
+        return equal_layers(1, 2, "relu", 0.1, 2.0)
 
 
 def _bound_theory(setting: FixedKernel) -> Prediction:

@@ -9,12 +9,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, PyTree
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.framework import IEMS_402, ROBERTS, RandomProblem, power_laws, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, compare_each, depth_over_width
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, propagated, stacked
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.lab.shapes.orders import Curve, Orders, fitted_power, off_by, order_claim
 from finitewidth.models.tangent_model import TangentModel
 from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
@@ -34,9 +35,9 @@ def _frame(rng: np.random.Generator, points: int) -> np.ndarray:
     return np.sqrt(points) * np.linalg.qr(rng.normal(size=(points, points)))[0]
 
 
-def _lazy_data(setting: Orders) -> tuple[MLP, PyTree, Array, Array, Array]:
+def _lazy_data(setting: Orders) -> tuple[Layer, PyTree, Array, Array, Array]:
     """A small network with two outputs, and a few points."""
-    net = MLP((setting.features,), "tanh", C_b=0.1, C_W=1.3, n_out=2)
+    net = equal_layers(setting.features, 1, "tanh", 0.1, 1.3, n_out=2)
     rng, n_in = setting.rng(0), setting.train
     x, x_test = _frame(rng, n_in), rng.normal(size=(setting.test, n_in))
     y = np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], axis=1)
@@ -44,7 +45,7 @@ def _lazy_data(setting: Orders) -> tuple[MLP, PyTree, Array, Array, Array]:
     return net, params, jnp.asarray(x), jnp.asarray(y), jnp.asarray(x_test)
 
 
-def _curvatures(net: MLP, params: PyTree, x: Array) -> np.ndarray:
+def _curvatures(net: Layer, params: PyTree, x: Array) -> np.ndarray:
     """Eigenvalues of the tangent kernel, the smallest first."""
     kernel = np.asarray(empirical_ntk(net, params, x)).transpose(2, 0, 3, 1)
     size = kernel.shape[0] * kernel.shape[1]
@@ -105,8 +106,8 @@ class Widths:
     hidden_layers: int = 1
     points: int = 4
 
-    def net(self, n: int) -> MLP:
-        return MLP((n,) * self.hidden_layers, "tanh", C_b=0.0, C_W=1.0, lambda_b=1.0, lambda_W=1.0)
+    def net(self, n: int) -> Layer:
+        return equal_layers(n, self.hidden_layers, "tanh", 0.0, 1.0)
 
     @property
     def data(self) -> tuple[Array, Array, Array]:
@@ -186,8 +187,8 @@ class Machines(RandomProblem):
     draws: int
     points: int = 4
 
-    def net(self, n: int) -> MLP:
-        return MLP((n,), "tanh", C_b=0.1, C_W=1.0)
+    def net(self, n: int) -> Layer:
+        return equal_layers(n, 1, "tanh", 0.1, 1.0)
 
     @property
     def data(self) -> tuple[Array, Array, Array]:

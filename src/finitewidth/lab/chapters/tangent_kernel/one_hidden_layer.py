@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.lab.framework import absolute_error, exact, orf_543, power_laws, sample_mean, scaled, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments.network_draws import over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
 from finitewidth.report.style import Figure
@@ -33,9 +34,9 @@ class OneHiddenLayer(RandomProblem):
     n_in: int = 3
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> Layer:
         """One hidden layer without biases, in units of weights with variance one."""
-        return MLP((self.width,), "tanh", C_b=0.0, C_W=1.0, lambda_b=0.0)
+        return equal_layers(self.width, 1, "tanh", 0.0, 1.0, lambda_b=0.0)
 
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +81,7 @@ def _formula_theory(setting: OneHiddenLayer) -> Prediction:
     return parts | {"mean": np.asarray(mean)}
 
 
-def _ntk(net: MLP, params, x):
+def _ntk(net: Layer, params, x):
     return empirical_ntk(net, params, x)[0, 0]
 
 

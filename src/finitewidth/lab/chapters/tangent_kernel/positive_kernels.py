@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import bdtrc
 
-from finitewidth.architecture import MLP
 from finitewidth.lab.framework import Check, Checks, Claim, Curves, Measurement, Prediction, scaled, shifted
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, share, stacked
 from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments import layer_integrals
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.selection.certificates import convergence_certificate
 from finitewidth.prediction.selection.concentration import Bernstein, kernel_concentration
 from finitewidth.statistics.kernels import kernels
@@ -50,7 +50,7 @@ class Circle:
 def _definite_theory(setting: Circle) -> Prediction:
     found = {}
     for name, activation in _ACTIVATIONS.items():
-        net = MLP((1,), activation, C_b=0.0, C_W=1.0)
+        net = equal_layers(1, 1, activation, 0.0, 1.0)
         matrices = [kernels(net, np.sqrt(2) * setting.inputs(a)).nngp for a in setting.moving]
         found[name] = np.array([convergence_certificate(K).smallest for K in matrices])
     return found
@@ -103,7 +103,7 @@ _SIGNS = 100
 def _concentration_theory(setting: RandomKernels) -> Prediction:
     found = {"signs": Bernstein(1, 1.0, _SIGNS).tail(np.array(setting.distances, dtype=float))}
     for name in _BOUNDED:
-        net = MLP((1,), name, C_b=0.0, C_W=1.0)
+        net = equal_layers(1, 1, name, 0.0, 1.0)
         means = [kernels(net, np.sqrt(setting.n_in) * setting.inputs(m)).nngp for m in setting.points]
         bounds = [kernel_concentration(K, setting.width) for K in means]
         found[f"{name} bound"] = np.array([bound.distance(setting.probability) for bound in bounds])

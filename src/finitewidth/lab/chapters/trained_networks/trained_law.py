@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.framework import BEYOND, DAY_2, Claim, Estimate, Measurement, Prediction, sample_mean
 from finitewidth.lab.framework.comparison import compare_each, depth_over_width
@@ -32,7 +32,7 @@ class Ensembles:
     eta: float = 0.1
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> Layer:
         """erf networks, whose kernels are known in closed form."""
         return MLP(self.hidden, "erf", C_b=0.2, C_W=1.8)
 
@@ -81,8 +81,8 @@ def _covariance(z: np.ndarray) -> Estimate:
 
 
 def _finite_width(setting: Ensembles, value: np.ndarray) -> float:
-    net = setting.network
-    return float(depth_over_width(net.depth, min(net.hidden))) * np.abs(value).max()
+    depth = len(setting.hidden) + 1
+    return float(depth_over_width(depth, min(setting.hidden))) * np.abs(value).max()
 
 
 def _figure(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Figure:

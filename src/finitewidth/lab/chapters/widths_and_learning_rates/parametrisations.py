@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
 from finitewidth.lab.framework import IEMS_402, Checks, Claim, Measurement, Prediction, orf_543, power_laws
 from finitewidth.lab.framework.comparison import absolute_error, compare_each, z_score
 from finitewidth.lab.framework.estimate import exact, jackknife, propagated, stacked
 from finitewidth.lab.framework.wrong import scaled, shifted
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
@@ -52,7 +52,7 @@ def _movement_measure(setting: WeightMovement, key) -> Measurement:
     for name in _MOVING:
         movement = []
         for n in setting.widths:
-            net = MLP((n,), "tanh", C_b=0.0, C_W=1.0, lambda_b=0.0, parametrisation=name)
+            net = equal_layers(n, 1, "tanh", 0.0, 1.0, lambda_b=0.0, parametrisation=name)
             trained = train_ensemble(
                 net,
                 jax.random.fold_in(net_key, n),
@@ -164,7 +164,7 @@ def _log_losses(
     n: int, parametrisation: str, rate: float, setting: LearningRates, key, data, held_out
 ) -> Float[np.ndarray, " networks"]:
     """Base-two logarithms of the networks' losses on points held out; a diverged run counts as its start."""
-    net = MLP((n,) * 3, "relu", C_b=0.0, C_W=2.0, parametrisation=parametrisation)
+    net = equal_layers(n, 3, "relu", 0.0, 2.0, parametrisation=parametrisation)
     (x, y), (x_test, y_test) = data, held_out
     try:
         trained = train_ensemble(
