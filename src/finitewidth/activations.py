@@ -14,14 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from finitewidth.expectations.closed_forms import (
-    Erf,
-    Gelu,
-    Monomial,
-    PiecewiseLinear,
-    Sinusoid,
-    Step,
-)
+from finitewidth.expectations.closed_forms import Erf, Gelu, Monomial, PiecewiseLinear, Sinusoid, Step
 from finitewidth.expectations.hermite import DEFAULT_TERMS, hermite_series
 from finitewidth.expectations.kinks import evaluate
 from finitewidth.expectations.laws import PairLaw

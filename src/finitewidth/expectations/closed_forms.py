@@ -148,10 +148,7 @@ class Monomial(ExactLaw):
 
     def moments(self, q):
         p = self.power
-        return Averages(
-            _odd_factorial(p) * q**p,
-            p**2 * _odd_factorial(p - 1) * q ** (p - 1),
-        )
+        return Averages(_odd_factorial(p) * q**p, p**2 * _odd_factorial(p - 1) * q ** (p - 1))
 
     def features(self, q):
         return q

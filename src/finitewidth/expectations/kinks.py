@@ -142,10 +142,7 @@ def ramp_tails_at_one(terms: int) -> tuple[np.ndarray, np.ndarray]:
     value = moment[orders[:, None] + orders] / np.outer(factorial, factorial)
     lower = factorial / orders
     slope = moment[orders[:, None] + orders - 2] / np.outer(lower, lower)
-    return (
-        value - coefficients @ coefficients.T,
-        slope - (coefficients * np.arange(terms)) @ coefficients.T,
-    )
+    return (value - coefficients @ coefficients.T, slope - (coefficients * np.arange(terms)) @ coefficients.T)
 
 
 def _ramp_mean(order: int) -> float:

@@ -68,7 +68,4 @@ def framework_defaults(widths: tuple[int, ...]) -> dict[str, Initialisation]:
     """
     fan_in = np.array(widths[:-1], dtype=float)
     ones = np.ones_like(fan_in)
-    return {
-        "PyTorch nn.Linear": (1 / (3 * fan_in), ones / 3),
-        "Flax nn.Dense": (0 * ones, ones),
-    }
+    return {"PyTorch nn.Linear": (1 / (3 * fan_in), ones / 3), "Flax nn.Dense": (0 * ones, ones)}

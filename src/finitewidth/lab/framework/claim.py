@@ -139,6 +139,10 @@ class Claim(Generic[Setting]):
     deterministic: bool = False
     chapter: str = ""
 
+    def __post_init__(self):
+        # A statement is one paragraph, however its lines are broken in a file.
+        object.__setattr__(self, "statement", " ".join(self.statement.split()))
+
     def setting(self, scale: Scale) -> Setting:
         """The sizes that belong to a scale."""
         if scale not in SCALES:

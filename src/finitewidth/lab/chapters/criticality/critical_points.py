@@ -128,11 +128,9 @@ CLAIMS = (
     Claim(
         id="criticality-conditions",
         title="chi_parallel and chi_perp are the responses of one layer",
-        statement=(
-            "A change of the variance grows by chi_parallel = (C_W/2) <(sigma^2)''>_K per layer, the squared "
-            "difference of two nearby inputs by chi_perp = C_W <sigma'^2>_K; criticality is a fixed point K* "
-            "= C_b + C_W <sigma^2> with both equal to one."
-        ),
+        statement="""A change of the variance grows by chi_parallel = (C_W/2) <(sigma^2)''>_K per layer, the
+        squared difference of two nearby inputs by chi_perp = C_W <sigma'^2>_K; criticality is a fixed point
+        K* = C_b + C_W <sigma^2> with both equal to one.""",
         source=orf_543("9/19") + " (second derivative of sigma^2)",
         quick=Responses((0.1, 0.5, 1.0, 2.0)),
         full=Responses(tuple(float(K) for K in np.geomspace(0.05, 3.0, 15))),
@@ -148,10 +146,8 @@ CLAIMS = (
     Claim(
         id="linear-critical",
         title="linear networks: K grows by C_W per layer",
-        statement=(
-            "The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l), so the "
-            "variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts."
-        ),
+        statement="""The identity activation is critical only at C_b = 0, C_W = 1: K^(l+1) = C_b + C_W K^(l),
+        so the variance otherwise grows or shrinks geometrically, by C_W per layer, or drifts.""",
         source=orf_543("9/19") + ", linear networks (C_W per layer, not C_W^2)",
         quick=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 200, 10, 500),
         full=DeepNetworks("linear", ((0.0, 0.8), (0.0, 1.0), (0.0, 1.25), (0.2, 1.0)), 500, 20, 2000),
@@ -164,10 +160,8 @@ CLAIMS = (
     Claim(
         id="relu-critical",
         title="ReLU networks are critical at C_W = 2",
-        statement=(
-            "ReLU is critical at C_b = 0, C_W = 2 for every K*: both susceptibilities are C_W/2 at any "
-            "variance."
-        ),
+        statement="""ReLU is critical at C_b = 0, C_W = 2 for every K*: both susceptibilities are C_W/2 at any
+        variance.""",
         source=orf_543("9/19") + ", ReLU (chi_parallel = C_W P(z > 0))",
         quick=DeepNetworks("relu", ((0.0, 1.6), (0.0, 2.0), (0.0, 2.4)), 500, 20, 500),
         full=DeepNetworks(

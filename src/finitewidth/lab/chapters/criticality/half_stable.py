@@ -75,11 +75,9 @@ CLAIMS = (
     Claim(
         id="critical-initialisation-gelu-silu",
         title="GELU and SiLU are critical at one finite variance",
-        statement=(
-            "GELU and SiLU have one critical point with C_b > 0 and finite K*: K* = (3 + sqrt(17))/2 for "
-            "GELU and 14.32 for SiLU. It is half-stable: the variance map has slope one and a curvature "
-            "there, so it attracts from one side only, and variance and perturbations persist with depth."
-        ),
+        statement="""GELU and SiLU have one critical point with C_b > 0 and finite K*: K* = (3 + sqrt(17))/2
+        for GELU and 14.32 for SiLU. It is half-stable: the variance map has slope one and a curvature there,
+        so it attracts from one side only, and variance and perturbations persist with depth.""",
         source=f"{BEYOND}: {BOOK}, section 5.3.4",
         quick=HalfStable(width=1000, depth=20, draws=200),
         full=HalfStable(width=4000, depth=50, draws=1000),

@@ -105,10 +105,8 @@ CLAIMS = (
     Claim(
         id="tanh-critical-kernel-decay",
         title="critical tanh: K ~ 1/(2l)",
-        statement=(
-            "At C_b = 0, C_W = 1 tanh has the single fixed point K* = 0, approached as K^(l) = 1/(2l) (1 + "
-            "(5/12) log(l)/l + O(1/l)): nothing is exponential at criticality."
-        ),
+        statement="""At C_b = 0, C_W = 1 tanh has the single fixed point K* = 0, approached as K^(l) = 1/(2l)
+        (1 + (5/12) log(l)/l + O(1/l)): nothing is exponential at criticality.""",
         source=orf_543("9/19") + ", tanh (1/(2l) holds at C_W = 1)",
         quick=Decay(
             "tanh", width=1000, depth=100, draws=200, long_depth=3000, log_term=5 / 12, start_term=1.0
@@ -125,10 +123,8 @@ CLAIMS = (
     Claim(
         id="elu-critical-kernel-decay",
         title="critical ELU: K ~ 2 pi / l^2",
-        statement=(
-            "At C_b = 0, C_W = 1 the kink of the curvature of ELU gives K' = K - sqrt(2/pi) K^(3/2) + (7/8) "
-            "K^2, so the variance falls as K^(l) = 2 pi / l^2 (1 + O(log(l)/l)), faster than for tanh."
-        ),
+        statement="""At C_b = 0, C_W = 1 the kink of the curvature of ELU gives K' = K - sqrt(2/pi) K^(3/2) +
+        (7/8) K^2, so the variance falls as K^(l) = 2 pi / l^2 (1 + O(log(l)/l)), faster than for tanh.""",
         source=f"{BEYOND}: <z^3; z < 0> = -sqrt(2/pi) K^(3/2) is the first correction to <sigma^2> = K",
         quick=Decay("elu", width=1000, depth=60, draws=200, long_depth=3000, log_term=2.5, start_term=5.0),
         full=Decay("elu", width=4000, depth=100, draws=500, long_depth=100_000, log_term=2.5, start_term=5.0),

@@ -87,12 +87,10 @@ CLAIMS = (
     Claim(
         id="off-criticality-exponential",
         title="off criticality changes vanish or explode as chi^l",
-        statement=(
-            "Off criticality a change of the variance behaves as chi_parallel^l and the squared difference "
-            "of two inputs as chi_perp^l, over correlation lengths 1/|log chi|: both vanish in the ordered "
-            "phase, the second explodes in the chaotic phase, and without biases below criticality the "
-            "variance vanishes."
-        ),
+        statement="""Off criticality a change of the variance behaves as chi_parallel^l and the squared
+        difference of two inputs as chi_perp^l, over correlation lengths 1/|log chi|: both vanish in the
+        ordered phase, the second explodes in the chaotic phase, and without biases below criticality the
+        variance vanishes.""",
         source=orf_543("9/19") + f"; {BOOK}, section 5.1",
         quick=Phases(width=1000, depth=12, draws=400),
         full=Phases(width=4000, depth=20, draws=2000),

@@ -116,10 +116,8 @@ CLAIMS = (
     Claim(
         id="relu-angle-decay",
         title="critical ReLU: the angle between inputs ~ 3 pi / l",
-        statement=(
-            "At ReLU criticality two inputs become parallel only as a power of depth: the angle obeys cos "
-            "phi' = (sin phi + (pi - phi) cos phi)/pi and falls as 3 pi / l."
-        ),
+        statement="""At ReLU criticality two inputs become parallel only as a power of depth: the angle obeys
+        cos phi' = (sin phi + (pi - phi) cos phi)/pi and falls as 3 pi / l.""",
         source=orf_543("9/19") + ", made quantitative here",
         quick=Angle(width=1000, depth=60, draws=200, long_depth=3000),
         full=Angle(width=4000, depth=100, draws=500, long_depth=100_000),

@@ -39,11 +39,9 @@ CLAIMS = (
         1.5,
         id="trained-covariance-width",
         title="finite width changes the trained covariance by a predicted multiple of 1/n",
-        statement=(
-            "The covariance of trained networks over initialisations differs from that of infinite width by "
-            "a predicted multiple of 1/n, from the fluctuations of the tangent kernel, their correlation "
-            "with the start, and the kernel's changes in training."
-        ),
+        statement="""The covariance of trained networks over initialisations differs from that of infinite
+        width by a predicted multiple of 1/n, from the fluctuations of the tangent kernel, their correlation
+        with the start, and the kernel's changes in training.""",
         source=_SOURCE,
         quick=TrainedEnsembles((_SHALLOW,), (64, 128), 2000, 8000, 1, SEEN),
         full=TrainedEnsembles((_SHALLOW,), (64, 128, 256, 512), 12_000, 48_000, 2, 0.1),
@@ -52,10 +50,8 @@ CLAIMS = (
         2.0,
         id="trained-covariance-depth-3",
         title="the same for two hidden layers, where both mean kernels shift too",
-        statement=(
-            "The coefficient of 1/n in the trained covariance is predicted for depth 3, where the covariance "
-            "of the start and the mean of the tangent kernel depend on the width."
-        ),
+        statement="""The coefficient of 1/n in the trained covariance is predicted for depth 3, where the
+        covariance of the start and the mean of the tangent kernel depend on the width.""",
         source=_SOURCE,
         quick=TrainedEnsembles((_DEEP,), (64, 128), 1500, 60_000, 1, SEEN),
         full=TrainedEnsembles((_DEEP,), (64, 128, 256, 512), 3000, 600_000, 1, 0.1),

@@ -206,10 +206,9 @@ CLAIMS = (
     Claim(
         id="excess-kurtosis-depth-width",
         title="excess kurtosis 3V/(nK^2)",
-        statement=(
-            "At finite width a preactivation is not Gaussian: its excess kurtosis is 3V/(nK^2) to first "
-            "order, growing by 15/n per layer for critical ReLU networks and by 2/n for critical tanh ones."
-        ),
+        statement="""At finite width a preactivation is not Gaussian: its excess kurtosis is 3V/(nK^2) to
+        first order, growing by 15/n per layer for critical ReLU networks and by 2/n for critical tanh
+        ones.""",
         source=f"{BEYOND}: {BOOK}, chapters 4 and 5; fourth moment of ReLU: " + orf_543("11/30"),
         quick=Kurtosis(("relu", "tanh"), (50, 100), layers=6, draws=4000),
         full=Kurtosis(("relu", "tanh", "gelu"), (50, 100, 200), layers=12, draws=60_000),
@@ -222,10 +221,9 @@ CLAIMS = (
     Claim(
         id="ntk-width-scaling",
         title="NTK fluctuates as n^(-1/2)",
-        statement=(
-            "With weight variance C_W/n and rates lambda_W/n the mean NTK does not depend on the width, up "
-            "to H1/n, and its relative variance is (A + 2B)/(n Theta^2): the fluctuation falls as n^(-1/2)."
-        ),
+        statement="""With weight variance C_W/n and rates lambda_W/n the mean NTK does not depend on the
+        width, up to H1/n, and its relative variance is (A + 2B)/(n Theta^2): the fluctuation falls as
+        n^(-1/2).""",
         source=f"{ROBERTS}, depth over width (NTK as in: {DAY_3}); coefficients derived here",
         quick=Kernels((32, 128), (1, 3), draws=1000),
         full=Kernels((16, 32, 64, 128, 256), (1, 3), draws=6000),
@@ -238,10 +236,8 @@ CLAIMS = (
     Claim(
         id="dntk-width-scaling",
         title="dNTK and ddNTK are 1/n effects",
-        statement=(
-            "n E[z dH], n E[I] and n E[J] approach P + 2Q, 3R and S + T + U as the width grows, and E[dH] "
-            "vanishes: the kernel's motion in training is an effect of order 1/n."
-        ),
+        statement="""n E[z dH], n E[I] and n E[J] approach P + 2Q, 3R and S + T + U as the width grows, and
+        E[dH] vanishes: the kernel's motion in training is an effect of order 1/n.""",
         source=f"{ROBERTS}, depth over width (dNTK as in: {DAY_3}); coefficients derived here",
         quick=Kernels((32, 64), (1,), draws=1000),
         full=Kernels((16, 32, 64, 128), (1, 3), draws=8000),
@@ -254,10 +250,8 @@ CLAIMS = (
     Claim(
         id="depth-over-width",
         title="fluctuations are set by L/n",
-        statement=(
-            "n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by 11/3 per "
-            "layer when the network is deep: depth over width is the expansion parameter."
-        ),
+        statement="""n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by
+        11/3 per layer when the network is deep: depth over width is the expansion parameter.""",
         source=f"{ROBERTS}, depth over width; 11/3 from the second moment: " + orf_543("11/30"),
         quick=Kernels((64,), (1, 2, 4), draws=1500, activation="relu", lambda_b=0.0),
         full=Kernels((64, 128), (1, 2, 4, 8), draws=5000, activation="relu", lambda_b=0.0),

@@ -82,12 +82,10 @@ CLAIMS = (
     Claim(
         id="kernel-change-one-input",
         title="training moves the NTK by c/n, c known",
-        statement=(
-            "While a network learns one input, its NTK changes by the relative amount c/n on average, with c "
-            "a combination of K, Theta and P to U. Learning rates that give every layer an equal share of "
-            "the NTK keep c of order L(1 + y^2/K) for critical tanh networks: when depth and width grow "
-            "together, the motion neither vanishes nor blows up."
-        ),
+        statement="""While a network learns one input, its NTK changes by the relative amount c/n on average,
+        with c a combination of K, Theta and P to U. Learning rates that give every layer an equal share of
+        the NTK keep c of order L(1 + y^2/K) for critical tanh networks: when depth and width grow together,
+        the motion neither vanishes nor blows up.""",
         source=f"{BEYOND}: {BOOK}, chapters 9 and 11; one-input formula derived here",
         quick=Motion("tanh", (2, 4), width=24, draws=1000),
         full=Motion("tanh", (2, 4, 6), width=32, draws=3000),

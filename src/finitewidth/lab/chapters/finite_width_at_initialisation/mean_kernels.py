@@ -62,11 +62,9 @@ CLAIMS = (
     Claim(
         id="mean-kernel-shift",
         title="mean kernels shift by G1/n and H1/n",
-        statement=(
-            "The mean of a product of two outputs and the mean NTK of GELU networks differ from their "
-            "infinite-width values by G1/n and H1/n, at equal and at different inputs. Networks and their "
-            "halves, coupled so that first-order fluctuations cancel, show both to a few percent."
-        ),
+        statement="""The mean of a product of two outputs and the mean NTK of GELU networks differ from their
+        infinite-width values by G1/n and H1/n, at equal and at different inputs. Networks and their halves,
+        coupled so that first-order fluctuations cancel, show both to a few percent.""",
         source=f"{BEYOND}: {BOOK}, chapters 4 and 8; several inputs derived here",
         quick=Means(((16, 16),), draws=2000),
         full=Means(((16, 16), (16, 24, 16)), draws=4000),

@@ -164,11 +164,9 @@ CLAIMS = (
     Claim(
         id="ntk-diagonal-second-moment",
         title="E[H^2] of ReLU networks at any width",
-        statement=(
-            "Without biases the NTK of a critical ReLU network at one input has mean (L+1) K, every weight "
-            "matrix adding the same, and a second moment that follows a closed linear recursion at every "
-            "width; with one hidden layer E[H^2]/E[H]^2 = 1 + 3/n."
-        ),
+        statement="""Without biases the NTK of a critical ReLU network at one input has mean (L+1) K, every
+        weight matrix adding the same, and a second moment that follows a closed linear recursion at every
+        width; with one hidden layer E[H^2]/E[H]^2 = 1 + 3/n.""",
         source=_SOURCE + "the output layer counts (L+1, not L); recursion for any two slopes derived here",
         quick=Architectures(((8,), (20, 30, 25)), draws=10_000),
         full=Architectures(((8,), (24, 12), (6, 5, 7), (20, 30, 25), (10, 10, 10, 10)), draws=100_000),
@@ -181,13 +179,11 @@ CLAIMS = (
     Claim(
         id="ntk-fluctuation-limit",
         title="E[H^2]/E[H]^2 when depth and width grow together",
-        statement=(
-            "As depth L and width n of critical ReLU networks with layers of equal width grow with beta = "
-            "L/n fixed, E[H^2]/E[H]^2 tends to e^(5 beta) [1/3 + 2/(9 beta) - (1 - e^(-6 beta))/(27 "
-            "beta^2)]: 1 + 11/3 beta for small beta, e^(5 beta)/3 for large. Networks of finite width follow "
-            "the recursion, which lies below the limit. With layers of unequal width depth and sum 1/n_l do "
-            "not fix the ratio: one narrow layer among wide ones makes it smaller."
-        ),
+        statement="""As depth L and width n of critical ReLU networks with layers of equal width grow with
+        beta = L/n fixed, E[H^2]/E[H]^2 tends to e^(5 beta) [1/3 + 2/(9 beta) - (1 - e^(-6 beta))/(27
+        beta^2)]: 1 + 11/3 beta for small beta, e^(5 beta)/3 for large. Networks of finite width follow the
+        recursion, which lies below the limit. With layers of unequal width depth and sum 1/n_l do not fix the
+        ratio: one narrow layer among wide ones makes it smaller.""",
         source=_SOURCE + "'comparable to exp(5 beta)' made exact",
         quick=Limit((0.2,), (20, 40), draws=40_000),
         full=Limit((0.1, 0.2, 0.3), (20, 40), draws=200_000),

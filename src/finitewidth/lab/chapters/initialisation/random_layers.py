@@ -148,10 +148,8 @@ CLAIMS = (
     Claim(
         id="fan-in-scaling",
         title="weight variance C_W/fan-in keeps Var z of order one",
-        statement=(
-            "A preactivation of a layer with inputs of order one has variance C_b + Var(W) |x|^2, which is "
-            "of order one at every width only if the weight variance is C_W/fan-in."
-        ),
+        statement="""A preactivation of a layer with inputs of order one has variance C_b + Var(W) |x|^2,
+        which is of order one at every width only if the weight variance is C_W/fan-in.""",
         source=orf_543("9/14") + " (the width of the incoming layer)",
         quick=FanIn((10, 100, 1000), draws=4000),
         full=FanIn((10, 30, 100, 300, 1000, 3000), draws=10_000),
@@ -164,11 +162,9 @@ CLAIMS = (
     Claim(
         id="conditional-gaussian-layer",
         title="given a layer, the next one is Gaussian with a shared random variance",
-        statement=(
-            "Given layer l, the units of layer l+1 are independent Gaussians with the shared random "
-            "covariance K^ = C_b + (C_W/n) sum_j sigma_ja sigma_jb, so a unit has excess kurtosis 3 "
-            "Var(K^)/E[K^]^2 and the squares of two units have covariance Var(K^)."
-        ),
+        statement="""Given layer l, the units of layer l+1 are independent Gaussians with the shared random
+        covariance K^ = C_b + (C_W/n) sum_j sigma_ja sigma_jb, so a unit has excess kurtosis 3 Var(K^)/E[K^]^2
+        and the squares of two units have covariance Var(K^).""",
         source=orf_543("9/21") + " (covariance block C_W/n_l, not C_W)",
         quick=ConditionalLayer((4, 8, 16), draws=50_000),
         full=ConditionalLayer((4, 8, 16, 32, 64, 128), draws=1_000_000),
@@ -186,11 +182,9 @@ CLAIMS = (
     Claim(
         id="relu-output-fourth-moment",
         title="E[z^4] = 3 K^2 prod(1 + 5/n) for ReLU",
-        statement=(
-            "A ReLU network with C_W = 2, C_b = 0 has output fourth moment 3 K^2 prod_l (1 + 5/n_l) at any "
-            "finite width, the product running over hidden layers; exp(5 sum 1/n) is its leading "
-            "approximation."
-        ),
+        statement="""A ReLU network with C_W = 2, C_b = 0 has output fourth moment 3 K^2 prod_l (1 +
+        5/n_l) at any finite width, the product running over hidden layers; exp(5 sum 1/n) is its leading
+        approximation.""",
         source=orf_543("11/30"),
         quick=FourthMoment(((16,), (10, 10), (6, 5, 7)), draws=100_000),
         full=FourthMoment(((16,), (10, 10), (6, 5, 7), (20,) * 5), draws=1_000_000),

@@ -188,11 +188,9 @@ CLAIMS = (
     Claim(
         id="mercer-feature-map",
         title="a kernel is a sum over eigenfunctions",
-        statement=(
-            "A positive semidefinite kernel is the sum of lambda_j psi_j(x) psi_j(y) over the eigenfunctions "
-            "of its integral operator; for min(x, y) on [0, 1] they are sines with lambda_j = 1/((j - 1/2)^2 "
-            "pi^2). The outputs of random networks have the variance lambda_j along psi_j."
-        ),
+        statement="""A positive semidefinite kernel is the sum of lambda_j psi_j(x) psi_j(y) over the
+        eigenfunctions of its integral operator; for min(x, y) on [0, 1] they are sines with lambda_j = 1/((j
+        - 1/2)^2 pi^2). The outputs of random networks have the variance lambda_j along psi_j.""",
         source=f"{_SOURCE} (semidefinite is enough)",
         quick=Spectra(grid=600, draws=2000),
         full=Spectra(grid=2000, draws=100_000),
@@ -205,11 +203,9 @@ CLAIMS = (
     Claim(
         id="rkhs-norm-and-reproducing",
         title="the norm of a function in the space of a kernel",
-        statement=(
-            "The squared norm of f is the sum of its squared coefficients over the eigenvalues; f(x) is its "
-            "product with K(x, .), whose squared norm is K(x, x). For min(x, y) the squared norm is the "
-            "integral of f'^2, and kernel regression joins the data by straight lines."
-        ),
+        statement="""The squared norm of f is the sum of its squared coefficients over the eigenvalues; f(x)
+        is its product with K(x, .), whose squared norm is K(x, x). For min(x, y) the squared norm is the
+        integral of f'^2, and kernel regression joins the data by straight lines.""",
         source=f"{_SOURCE} (the space is the image of the operator's square root)",
         quick=Brownian(grid=800),
         full=Brownian(grid=2000),

@@ -86,10 +86,9 @@ CLAIMS = (
     Claim(
         id="representer-ridge-duality",
         title="ridge regression over weights = over kernels",
-        statement=(
-            "The weights that minimise |Phi theta - y|^2 + r |theta|^2 are a combination of the training "
-            "features, with coefficients a = (K + r)^-1 y; fitted values are K a and |theta|^2 = a^T K a."
-        ),
+        statement="""The weights that minimise |Phi theta - y|^2 + r |theta|^2 are a combination of the
+        training features, with coefficients a = (K + r)^-1 y; fitted values are K a and |theta|^2 = a^T K
+        a.""",
         source=orf_543("10/31") + ", representer theorem",
         quick=Ridges(points=8, features=20, ridges=(0.01, 0.1, 1.0, 10.0)),
         full=Ridges(points=20, features=60, ridges=tuple(np.geomspace(1e-3, 30, 16).tolist())),

@@ -171,11 +171,9 @@ CLAIMS = (
     Claim(
         id="kernel-lipschitz-lemma",
         title="the kernel changes by at most 2 m times the movement of a weight",
-        statement=(
-            "With output weights fixed in [-1, 1], |sigma'| and |sigma''| at most 1 and m inputs of length "
-            "one, moving every hidden weight by at most D changes the tangent kernel of the hidden weights "
-            "by at most 2 m D in operator norm."
-        ),
+        statement="""With output weights fixed in [-1, 1], |sigma'| and |sigma''| at most 1 and m inputs of
+        length one, moving every hidden weight by at most D changes the tangent kernel of the hidden weights
+        by at most 2 m D in operator norm.""",
         source=f"{SOURCE} (half of the kernel survives D = lambda_0/(4m))",
         quick=_QUICK,
         full=_FULL,
@@ -188,12 +186,10 @@ CLAIMS = (
     Claim(
         id="weight-movement-bound",
         title="each hidden weight moves by order n^(-1/2)",
-        statement=(
-            "Under gradient flow on L = |z - y|^2/(2m), and while the kernel stays above lambda_0/2, the "
-            "loss is at most L(0) exp(-lambda_0 t/m) and each hidden weight moves by at most (8 "
-            "L(0)/n)^(1/2) m/lambda_0. In the limit of large width the squared distance of all weights "
-            "together is y^T K^-1 y, the squared norm of the function that is learnt."
-        ),
+        statement="""Under gradient flow on L = |z - y|^2/(2m), and while the kernel stays above lambda_0/2,
+        the loss is at most L(0) exp(-lambda_0 t/m) and each hidden weight moves by at most (8 L(0)/n)^(1/2)
+        m/lambda_0. In the limit of large width the squared distance of all weights together is y^T K^-1 y,
+        the squared norm of the function that is learnt.""",
         source=f"{SOURCE} (with 1/m in the rate and sqrt(2) in the distance)",
         quick=_QUICK,
         full=_FULL,

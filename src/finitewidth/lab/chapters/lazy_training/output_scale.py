@@ -144,12 +144,10 @@ CLAIMS = (
     Claim(
         id="lazy-alpha-orders",
         title="laziness in powers of the output scale",
-        statement=(
-            "Trained on |alpha h - y|^2/(2 alpha^2) with h = 0 at the start and labels of size one, the "
-            "weights move by order 1/alpha, stay within order 1/alpha^2 of those of the linearised model, "
-            "and the outputs within order 1/alpha of its outputs. The powers are seen from alpha = 128 on; "
-            "larger labels need larger alpha."
-        ),
+        statement="""Trained on |alpha h - y|^2/(2 alpha^2) with h = 0 at the start and labels of size one,
+        the weights move by order 1/alpha, stay within order 1/alpha^2 of those of the linearised model, and
+        the outputs within order 1/alpha of its outputs. The powers are seen from alpha = 128 on; larger
+        labels need larger alpha.""",
         source=_SOURCE,
         quick=Scales(alphas=(128.0, 256.0, 1024.0), doubled=False, smallest=128.0),
         full=Scales(tuple(2.0**k for k in range(11)), doubled=False, smallest=128.0, steps=1000),
@@ -162,12 +160,10 @@ CLAIMS = (
     Claim(
         id="lazy-doubled-init",
         title="opposite pairs of neurons are lazier by one power",
-        statement=(
-            "When neurons come in exact pairs with equal weights, opposite output weights and equal learning "
-            "rates, the second-order terms of partners cancel along the path, and the outputs stay within "
-            "order 1/alpha^2 of those of the linearised model, seen from alpha = 32 on for labels of size "
-            "one. The weights stay within order 1/alpha^2 as without pairs."
-        ),
+        statement="""When neurons come in exact pairs with equal weights, opposite output weights and equal
+        learning rates, the second-order terms of partners cancel along the path, and the outputs stay within
+        order 1/alpha^2 of those of the linearised model, seen from alpha = 32 on for labels of size one. The
+        weights stay within order 1/alpha^2 as without pairs.""",
         source=_SOURCE,
         quick=Scales(alphas=(32.0, 64.0, 256.0), doubled=True, smallest=32.0),
         full=Scales(tuple(2.0**k for k in range(9)), doubled=True, smallest=32.0, steps=1000),

@@ -99,11 +99,9 @@ CLAIMS = (
     Claim(
         id="width-threshold",
         title="the kernel survives training from a certain width on",
-        statement=(
-            "From the width 128 m^4 L(0)/lambda_0^4 on, no hidden weight moves further than lambda_0/(4m) "
-            "and the tangent kernel keeps at least half of its smallest eigenvalue during all of training. "
-            "The width that networks need for this grows in the same proportion to L(0)."
-        ),
+        statement="""From the width 128 m^4 L(0)/lambda_0^4 on, no hidden weight moves further than
+        lambda_0/(4m) and the tangent kernel keeps at least half of its smallest eigenvalue during all of
+        training. The width that networks need for this grows in the same proportion to L(0).""",
         source=f"{SOURCE} (fourth powers of m and lambda_0, where the notes print squares)",
         quick=Thresholds(labels=(0.4, 1.6), widths=tuple(4**k for k in range(3, 9)), networks=8),
         full=Thresholds(labels=(0.2, 0.4, 0.8, 1.6), widths=tuple(2**k for k in range(4, 17)), networks=16),

@@ -149,11 +149,9 @@ CLAIMS = (
     Claim(
         id="gd-linear-rate",
         title="contraction by the largest |1 - eta lambda|",
-        statement=(
-            "Each step contracts the error by max(|1 - eta lambda_min|, |1 - eta lambda_max|); the best step "
-            "is 2/(lambda_max + lambda_min), with factor (kappa - 1)/(kappa + 1), where kappa = "
-            "lambda_max/lambda_min."
-        ),
+        statement="""Each step contracts the error by max(|1 - eta lambda_min|, |1 - eta lambda_max|); the
+        best step is 2/(lambda_max + lambda_min), with factor (kappa - 1)/(kappa + 1), where kappa =
+        lambda_max/lambda_min.""",
         source=orf_543("7") + " (1 - eta lambda_min holds up to the best step only)",
         quick=Rates(steps=800, etas=(0.05, 0.1, 0.2, 0.3, 0.4, 0.47, 0.49)),
         full=Rates(steps=1200, etas=tuple(np.linspace(0.03, 0.495, 24).round(4).tolist())),

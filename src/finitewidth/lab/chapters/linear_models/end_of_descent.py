@@ -145,10 +145,8 @@ CLAIMS = (
     Claim(
         id="gd-min-norm",
         title="descent from zero: the interpolator of least norm",
-        statement=(
-            "With fewer equations than unknowns descent ends at w(0) + A^T (A A^T)^-1 (y - A w(0)): the "
-            "interpolator of least norm if w(0) = 0, and not otherwise."
-        ),
+        statement="""With fewer equations than unknowns descent ends at w(0) + A^T (A A^T)^-1 (y - A w(0)):
+        the interpolator of least norm if w(0) = 0, and not otherwise.""",
         source=f"{IEMS_402} (the condition on the start was left out)",
         quick=FewEquations(points=5, features=12),
         full=FewEquations(points=10, features=30),
@@ -160,10 +158,9 @@ CLAIMS = (
     Claim(
         id="pd-kernel-linear-convergence",
         title="positive definite kernel: geometric convergence",
-        statement=(
-            "On a fixed kernel with eigenvalues at least lambda_0, and eta at most 1 / lambda_max, the loss "
-            "after t steps is at most (1 - eta lambda_0)^(2t) times its start; the slowest mode reaches it."
-        ),
+        statement="""On a fixed kernel with eigenvalues at least lambda_0, and eta at most 1 / lambda_max,
+        the loss after t steps is at most (1 - eta lambda_0)^(2t) times its start; the slowest mode
+        reaches it.""",
         source=orf_543("10/10") + " (with the number of steps in the exponent)",
         quick=FixedKernel(points=6, steps=200),
         full=FixedKernel(points=40, steps=3000),

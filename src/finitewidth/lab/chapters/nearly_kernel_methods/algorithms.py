@@ -166,11 +166,9 @@ CLAIMS = (
         ),
         id="nk-gd-finite-eta",
         title="gradient descent at any stable step is predicted up to epsilon^2, and the step matters",
-        statement=(
-            "From zero weights and with eta below 2/lambda_max, the nearly-kernel formula misses the end of "
-            "gradient descent by second order in epsilon, at large and at small steps; the formula of "
-            "gradient flow misses descent at a large step by first order, as the kernel alone does."
-        ),
+        statement="""From zero weights and with eta below 2/lambda_max, the nearly-kernel formula misses the
+        end of gradient descent by second order in epsilon, at large and at small steps; the formula of
+        gradient flow misses descent at a large step by first order, as the kernel alone does.""",
         source=f"{_SOURCE} (from zero weights, for stable steps)",
         full=Orders(0.01, 5, train=12, test=10, features=40, edge=1.8),
         wrong={"nearly kernel": _flow_at_any_step, "small steps": off_by(1)},
@@ -189,20 +187,16 @@ CLAIMS = (
         (Curve("nearly kernel", 2), Curve("kernel alone", 1)),
         id="nk-direct",
         title="direct optimisation in the span of the features is predicted up to epsilon^2",
-        statement=(
-            "With Z_A = 0 and Z_B = 1/(2 l1 l2) the formula misses by second order the weights in the span "
-            "of the training features that reach the labels."
-        ),
+        statement="""With Z_A = 0 and Z_B = 1/(2 l1 l2) the formula misses by second order the weights in the
+        span of the training features that reach the labels.""",
         source=f"{_SOURCE} (direct optimisation means weights in the span of the training features)",
         wrong={"nearly kernel": off_by(1)},
     ),
     Claim(
         id="nk-sweep",
         title="second order on problems of many sizes",
-        statement=(
-            "What the formula leaves out is of second order in epsilon on every one of a set of random "
-            "problems with 3 to 12 training points, for four algorithms."
-        ),
+        statement="""What the formula leaves out is of second order in epsilon on every one of a set of random
+        problems with 3 to 12 training points, for four algorithms.""",
         source=_SOURCE,
         quick=Sweep(3),
         full=Sweep(10),
@@ -218,11 +212,9 @@ CLAIMS = (
         (Curve("dressed features", 2), Curve("features of zero", 1), Curve("the start ignored", 0)),
         id="nk-nonzero-init",
         title="a start away from zero needs the features of the start",
-        statement=(
-            "From weights W(0) the formula holds up to second order with phi^E(W(0)), its kernel and meta "
-            "kernel, and labels y - z(0); with the features of zero it is off by first order, ignoring the "
-            "start by order one."
-        ),
+        statement="""From weights W(0) the formula holds up to second order with phi^E(W(0)), its kernel and
+        meta kernel, and labels y - z(0); with the features of zero it is off by first order, ignoring the
+        start by order one.""",
         source=f"{_SOURCE} (which treats zero weights only)",
         wrong={"dressed features": off_by(1)},
     ),

@@ -190,10 +190,8 @@ CLAIMS = (
     Claim(
         id="nk-eigenbasis",
         title="algorithm projectors are diagonal in the eigenbasis of the training kernel",
-        statement=(
-            "Predictions with Z_A and Z_B as functions of two eigenvalues equal those with the literal "
-            "tensors of four training points, so that none of these is ever needed."
-        ),
+        statement="""Predictions with Z_A and Z_B as functions of two eigenvalues equal those with the literal
+        tensors of four training points, so that none of these is ever needed.""",
         source=_SOURCE,
         quick=Tensors(6),
         full=Tensors(16),
@@ -220,10 +218,8 @@ CLAIMS = (
     Claim(
         id="nk-ZB-universal",
         title="all dependence on the algorithm sits in Z_A",
-        statement=(
-            "The part of Z_B that a meta kernel sees, its symmetric part, is 1/(2 l1 l2) at every learning "
-            "rate: residual times accumulated residual plus half a squared step telescopes."
-        ),
+        statement="""The part of Z_B that a meta kernel sees, its symmetric part, is 1/(2 l1 l2) at every
+        learning rate: residual times accumulated residual plus half a squared step telescopes.""",
         source=f"{_SOURCE} (whose Z_B differ between algorithms by an antisymmetric part only)",
         quick=Pairs(5),
         full=Pairs(25, edges=(0.02, 0.05, 0.37, 1.3, 1.9)),
@@ -236,10 +232,8 @@ CLAIMS = (
     Claim(
         id="nk-direct-not-unique",
         title="natural meanings of direct optimisation differ at first order",
-        statement=(
-            "Z_A in units of 1/(l1 l2) is 0 in the row space and for full Gauss-Newton steps, (1-g)/(2-g) "
-            "for steps of size g, 1/2 for Gauss-Newton flow and 1 for the shortest weights."
-        ),
+        statement="""Z_A in units of 1/(l1 l2) is 0 in the row space and for full Gauss-Newton steps,
+        (1-g)/(2-g) for steps of size g, 1/2 for Gauss-Newton flow and 1 for the shortest weights.""",
         source=f"{_SOURCE} (which gives the first)",
         quick=DirectSolvers((1.0, 0.5, 0.1)),
         full=DirectSolvers((1.0, 0.8, 0.5, 0.2, 0.1, 0.05, 0.0)),

@@ -261,11 +261,9 @@ CLAIMS = (
         (Curve("NTK and dNTK", 2), Curve("NTK alone", 1)),
         id="network-nearly-kernel",
         title="a lazy network is a nearly-kernel machine",
-        statement=(
-            "For a network made lazy, z + (z(theta + eps d) - z)/eps, the formula with its NTK and dNTK at "
-            "initialisation misses the end of gradient descent by second order in epsilon, the NTK alone by "
-            "first."
-        ),
+        statement="""For a network made lazy, z + (z(theta + eps d) - z)/eps, the formula with its NTK and
+        dNTK at initialisation misses the end of gradient descent by second order in epsilon, the NTK alone by
+        first.""",
         source=f"{_SOURCE}; {IEMS_402}, lazy training",
         quick=Orders(0.02, 3, train=3, test=4, features=16),
         full=Orders(0.02, 4, train=3, test=4, features=32),
@@ -274,11 +272,9 @@ CLAIMS = (
     Claim(
         id="network-machine-width",
         title="the formula misses a wide network by 1/n",
-        statement=(
-            "At width n the NTK of a network predicts its trained outputs up to order 1/n, and so does the "
-            "nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are "
-            "of the same order 1/n."
-        ),
+        statement="""At width n the NTK of a network predicts its trained outputs up to order 1/n, and so does
+        the nearly-kernel formula with its dNTK: terms with two second derivatives and with the third are of
+        the same order 1/n.""",
         source=f"{_SOURCE} (quadratic models are minimal, not complete)",
         quick=Machines((64, 2048), draws=64),
         full=Machines((64, 128, 256, 512, 1024), draws=150),
@@ -291,10 +287,8 @@ CLAIMS = (
     Claim(
         id="mlp-cubic-model",
         title="to order 1/n a network behaves as a cubic model",
-        statement=(
-            "Trained side by side, a network differs from its linear and its quadratic Taylor model by order "
-            "1/n, and from its cubic one by 1/n^2."
-        ),
+        statement="""Trained side by side, a network differs from its linear and its quadratic Taylor model by
+        order 1/n, and from its cubic one by 1/n^2.""",
         source=f"{_SOURCE} (with the output of the start, which the slide leaves out)",
         quick=Widths((256, 4096), draws=100),
         full=Widths((256, 512, 1024, 2048, 4096), draws=100),

@@ -144,10 +144,9 @@ CLAIMS = (
         (Curve("two terms", None), Curve("without the second", 1), Curve("features", None, "slopes")),
         id="quad-feature-update",
         title="a change of the weights changes outputs in two terms and features in one, without remainder",
-        statement=(
-            "z(W + dW) = z + phi^E dW + eps/2 dW psi dW and phi^E(W + dW) = phi^E + eps psi dW hold exactly, "
-            "for symmetric psi: the features of a quadratic model evolve like the outputs of a linear one."
-        ),
+        statement="""z(W + dW) = z + phi^E dW + eps/2 dW psi dW and phi^E(W + dW) = phi^E + eps psi dW
+        hold exactly, for symmetric psi: the features of a quadratic model evolve like the outputs of a
+        linear one.""",
         source=f"{_SOURCE} (the update of the features in full)",
         wrong={"two terms": off_by(1), "features": off_by(2)},
     ),
@@ -157,10 +156,9 @@ CLAIMS = (
         (Curve("dressed outputs", None), Curve("bare outputs", 2)),
         id="dual-z-update",
         title="one step of the outputs in sample space",
-        statement=(
-            "One step of gradient descent changes the outputs by -eta k^E e + eta^2/2 mu^E e e, exactly; "
-            "with the bare mu in place of the dressed mu^E what is dropped is of second order in epsilon."
-        ),
+        statement="""One step of gradient descent changes the outputs by -eta k^E e + eta^2/2 mu^E e e,
+        exactly; with the bare mu in place of the dressed mu^E what is dropped is of second order in
+        epsilon.""",
         source=f"{_SOURCE}, dual sample space (the dots are the dressing of mu)",
         wrong={"dressed outputs": off_by(2), "bare outputs": off_by(1)},
     ),
@@ -170,11 +168,9 @@ CLAIMS = (
         (Curve("dressed kernel", None, "kernel"), Curve("bare kernel", 2, "kernel")),
         id="dual-kE-update",
         title="one step of the effective kernel in sample space",
-        statement=(
-            "One step changes the effective kernel by -eta (mu^E_12 e + mu^E_21 e) + eta^2 eps^2 (psi_1 "
-            "g)(psi_2 g) with g the gradient, exactly; with the bare mu and without the last term what is "
-            "dropped is of second order in epsilon."
-        ),
+        statement="""One step changes the effective kernel by -eta (mu^E_12 e + mu^E_21 e) + eta^2 eps^2
+        (psi_1 g)(psi_2 g) with g the gradient, exactly; with the bare mu and without the last term what is
+        dropped is of second order in epsilon.""",
         source=f"{_SOURCE}, dual sample space",
         wrong={"bare kernel": off_by(1)},
     ),
@@ -184,10 +180,8 @@ CLAIMS = (
         (Curve("dual dynamics", 2), Curve("fixed kernel", 1)),
         id="dual-trajectory",
         title="outputs and kernel without weights follow gradient descent up to epsilon^2 at all times",
-        statement=(
-            "Iterating both truncated steps from zero follows gradient descent on the weights with an error "
-            "of second order in epsilon over all steps together; a fixed kernel is off by first order."
-        ),
+        statement="""Iterating both truncated steps from zero follows gradient descent on the weights with an
+        error of second order in epsilon over all steps together; a fixed kernel is off by first order.""",
         source=f"{_SOURCE}, coupled difference equations",
         quick=Orders(0.01, 3, edge=1.0),
         full=Orders(0.02, 5, edge=1.0),
@@ -202,10 +196,8 @@ CLAIMS = (
         ),
         id="kE-trained",
         title="the trained kernel is the same for every algorithm that starts at zero",
-        statement=(
-            "At the end of training k^E_12 = k_12 + (mu_12 + mu_21) k^(-1) y up to second order in epsilon, "
-            "for gradient descent, gradient flow, direct optimisation and the shortest weights alike."
-        ),
+        statement="""At the end of training k^E_12 = k_12 + (mu_12 + mu_21) k^(-1) y up to second order in
+        epsilon, for gradient descent, gradient flow, direct optimisation and the shortest weights alike.""",
         source=f"{_SOURCE}, representation learning (with the label that the formula drops)",
         wrong={"k^E after minimum norm": off_by(1)},
     ),

@@ -110,11 +110,9 @@ CLAIMS = (
         (Curve("both parts", 2), Curve("linear weights", 1)),
         id="nk-weight-split",
         title="trained weights are those of the linear model plus a part of first order",
-        statement=(
-            "Direct optimisation in the row space ends at W^F + eps W^I with W^I = -1/2 Phi^T k^(-1) m and "
-            "m_a = W^F psi_a W^F, up to second order: what representation learning takes back from the "
-            "linear fit."
-        ),
+        statement="""Direct optimisation in the row space ends at W^F + eps W^I with W^I = -1/2 Phi^T k^(-1) m
+        and m_a = W^F psi_a W^F, up to second order: what representation learning takes back from the linear
+        fit.""",
         source=f"{_SOURCE} as regularisation",
         wrong={"both parts": off_by(1)},
     ),
@@ -124,10 +122,8 @@ CLAIMS = (
         (Curve("three terms", 3), Curve("two terms", 2)),
         id="nk-zII-direct",
         title="the second order of direct optimisation",
-        statement=(
-            "With r = k^(-1) m and n_d = mu_d q r the outputs of direct optimisation are z^F + eps P[m]/2 - "
-            "eps^2 P[n]/2 up to third order."
-        ),
+        statement="""With r = k^(-1) m and n_d = mu_d q r the outputs of direct optimisation are z^F + eps
+        P[m]/2 - eps^2 P[n]/2 up to third order.""",
         source=f"{_SOURCE} (which asks for this term)",
         quick=_LARGER,
         full=_LARGER_FULL,
@@ -139,10 +135,8 @@ CLAIMS = (
         (Curve("its own second order", 3), Curve("that of the row space", 2)),
         id="nk-zII-gauss-newton",
         title="Gauss-Newton has a second order of its own",
-        statement=(
-            "Full Gauss-Newton steps share the first order of direct optimisation in the row space, and "
-            "differ from it at second order by a term that leaves the span of the features."
-        ),
+        statement="""Full Gauss-Newton steps share the first order of direct optimisation in the row space,
+        and differ from it at second order by a term that leaves the span of the features.""",
         source=f"{_SOURCE}, order epsilon squared",
         quick=_LARGER,
         full=_LARGER_FULL,
@@ -158,11 +152,9 @@ CLAIMS = (
         ),
         id="nk-trained-kernel",
         title="kernel regression with the trained kernel is Gauss-Newton flow, not direct optimisation",
-        statement=(
-            "With k# = (k + k^E)/2, inverted on the training points, k# k#^(-1) y equals up to second order "
-            "the end of Gauss-Newton flow (Z_A = Z_B); it misses direct optimisation in the row space by "
-            "first order."
-        ),
+        statement="""With k# = (k + k^E)/2, inverted on the training points, k# k#^(-1) y equals up to second
+        order the end of Gauss-Newton flow (Z_A = Z_B); it misses direct optimisation in the row space by
+        first order.""",
         source=f"{_SOURCE} (which states it for direct optimisation)",
         wrong={"k# for Gauss-Newton flow": off_by(1)},
     ),
@@ -172,10 +164,8 @@ CLAIMS = (
         (Curve("one-sided kernel", None),),
         id="nk-one-sided-kernel",
         title="direct optimisation is a kernel prediction with a one-sided trained kernel",
-        statement=(
-            "With (phi_d + phi^E_d(W*))/2 on one side and phi_a on the other, kernel regression equals "
-            "direct optimisation in the row space to all orders in epsilon."
-        ),
+        statement="""With (phi_d + phi^E_d(W*))/2 on one side and phi_a on the other, kernel regression equals
+        direct optimisation in the row space to all orders in epsilon.""",
         source=f"{_SOURCE} (in place of the symmetric trained kernel)",
         wrong={"one-sided kernel": off_by(2)},
     ),

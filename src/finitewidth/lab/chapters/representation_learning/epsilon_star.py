@@ -218,10 +218,8 @@ CLAIMS = (
     Claim(
         id="gen-derivative",
         title="learned features help to first order if they point along the test residual",
-        statement=(
-            "The derivative of the test loss in epsilon at zero is the sum of (z^F - y) z^I over the test "
-            "set."
-        ),
+        statement="""The derivative of the test loss in epsilon at zero is the sum of (z^F - y) z^I over the
+        test set.""",
         source=f"{_SOURCE}, generalisation (without the extra epsilon; the residual is that of the test set)",
         quick=TestLosses(4),
         full=TestLosses(12),
@@ -233,10 +231,8 @@ CLAIMS = (
     Claim(
         id="eps-star-curvature",
         title="the second derivative of the test loss decides how much helps",
-        statement=(
-            "The second derivative of the test loss at zero is the sum of (z^I)^2 + 2 (z^F - y) z^II, the "
-            "denominator of epsilon*; without the factor 2 it is not."
-        ),
+        statement="""The second derivative of the test loss at zero is the sum of (z^I)^2 + 2 (z^F - y) z^II,
+        the denominator of epsilon*; without the factor 2 it is not.""",
         source=f"{_SOURCE}, how much (with the factor 2)",
         quick=TestLosses(4),
         full=TestLosses(12),
@@ -248,11 +244,9 @@ CLAIMS = (
     Claim(
         id="eps-star",
         title="epsilon* is the minimum of the test loss over epsilon",
-        statement=(
-            "On the data of a teacher with meta features of size tau, whose weights lie in the span of the "
-            "training features, epsilon* is the minimum of the scanned test loss up to a relative error of "
-            "order tau, and the root with one more term, 3 eps^2 z^I z^II, up to tau^2."
-        ),
+        statement="""On the data of a teacher with meta features of size tau, whose weights lie in the span of
+        the training features, epsilon* is the minimum of the scanned test loss up to a relative error of
+        order tau, and the root with one more term, 3 eps^2 z^I z^II, up to tau^2.""",
         source=f"{_SOURCE}, how much",
         quick=Scan(1, teacher=0.2, noise=0.3),
         full=Scan(5, teacher=0.2, noise=0.3),
@@ -265,12 +259,9 @@ CLAIMS = (
     Claim(
         id="eps-star-diabetes",
         title="epsilon* on the diabetes data",
-        statement=(
-            "For a hidden layer of random neurons on the diabetes data, its weights held by a penalty, "
-            "epsilon* is Newton's step from zero to the minimum of the test loss over epsilon of trained "
-            "models. The minimum itself may be far away, because labels that no model explains leave a "
-            "residual."
-        ),
+        statement="""For a hidden layer of random neurons on the diabetes data, its weights held by a penalty,
+        epsilon* is Newton's step from zero to the minimum of the test loss over epsilon of trained models.
+        The minimum itself may be far away, because labels that no model explains leave a residual.""",
         source=f"{_SOURCE}, how much",
         quick=Diabetes(1),
         full=Diabetes(3),

@@ -82,12 +82,10 @@ CLAIMS = (
     Claim(
         id="useful-meta-features",
         title="the right meta features help, unrelated ones do not on average",
-        statement=(
-            "With unrelated meta features the test loss falls with epsilon in half of the draws, because the "
-            "sign of psi is arbitrary. With the teacher's it falls with the probability Phi(|Pb|^2 / (s |P^T "
-            "P b|)), where b is what they add to the labels, s the noise of the labels, and P = (-k_BA "
-            "k_AA^-1, 1) takes off the linear fit; so for small b."
-        ),
+        statement="""With unrelated meta features the test loss falls with epsilon in half of the draws,
+        because the sign of psi is arbitrary. With the teacher's it falls with the probability Phi(|Pb|^2 / (s
+        |P^T P b|)), where b is what they add to the labels, s the noise of the labels, and P = (-k_BA
+        k_AA^-1, 1) takes off the linear fit; so for small b.""",
         source=f"{ROBERTS}, representation learning as regularisation",
         quick=Useful(60, teacher=0.01, noise=5.0),
         full=Useful(400, teacher=0.01, noise=5.0),

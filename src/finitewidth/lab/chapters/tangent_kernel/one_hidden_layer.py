@@ -168,11 +168,9 @@ CLAIMS = (
     Claim(
         id="two-layer-ntk-formula",
         title="the tangent kernel of one hidden layer is a sum over neurons",
-        statement=(
-            "For z = n^(-1/2) sum_k v_k sigma(w_k x) the tangent kernel is the mean over neurons of sigma_a "
-            "sigma_b + v^2 sigma'_a sigma'_b (x_a x_b). Both parts are positive semidefinite, and the mean "
-            "over networks is the kernel of infinite width at any width."
-        ),
+        statement="""For z = n^(-1/2) sum_k v_k sigma(w_k x) the tangent kernel is the mean over neurons of
+        sigma_a sigma_b + v^2 sigma'_a sigma'_b (x_a x_b). Both parts are positive semidefinite, and the mean
+        over networks is the kernel of infinite width at any width.""",
         source=f"{_SOURCE} (the output weight squared, not that of the first layer)",
         quick=OneHiddenLayer(width=32, draws=2000),
         full=OneHiddenLayer(width=64, draws=40_000, points=8),
@@ -188,10 +186,8 @@ CLAIMS = (
     Claim(
         id="ntk-one-step",
         title="one step moves the outputs by the tangent kernel",
-        statement=(
-            "A step gamma on L = |z - y|^2/(2m) moves the outputs by -(gamma/m) K (z - y), with the tangent "
-            "kernel K of the network, up to the second power of gamma."
-        ),
+        statement="""A step gamma on L = |z - y|^2/(2m) moves the outputs by -(gamma/m) K (z - y), with the
+        tangent kernel K of the network, up to the second power of gamma.""",
         source=f"{_SOURCE} (with 1/m, and not an equality)",
         quick=OneHiddenLayer(width=32),
         full=OneHiddenLayer(width=64, gammas=(0.003, 0.001, 0.0003, 0.0001, 0.00003, 0.00001), points=8),

@@ -182,12 +182,10 @@ CLAIMS = (
     Claim(
         id="kernel-pd-hermite",
         title="positive definite unless polynomial or antipodal",
-        statement=(
-            "The kernel <sigma(w x_a) sigma(w x_b)> of random neurons on unit inputs is the power series of "
-            "x_a x_b with the squared Hermite coefficients of sigma. It is positive definite if sigma is not "
-            "a polynomial and no two inputs are parallel or antiparallel; antipodes are harmless when "
-            "coefficients of both parities go on forever."
-        ),
+        statement="""The kernel <sigma(w x_a) sigma(w x_b)> of random neurons on unit inputs is the power
+        series of x_a x_b with the squared Hermite coefficients of sigma. It is positive definite if sigma is
+        not a polynomial and no two inputs are parallel or antiparallel; antipodes are harmless when
+        coefficients of both parities go on forever.""",
         source=f"{_SOURCE} (distinct inputs are not enough: an odd sigma cannot tell antipodes apart)",
         quick=Circle(angles=13),
         full=Circle(angles=41),
@@ -201,11 +199,9 @@ CLAIMS = (
     Claim(
         id="matrix-bernstein-kernel-concentration",
         title="the kernel of n neurons is close to its mean",
-        statement=(
-            "The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further than "
-            "t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Its "
-            "distance grows with m as the square root of m |E K|, up to another of log m, not as that of m."
-        ),
+        statement="""The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further
+        than t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Its
+        distance grows with m as the square root of m |E K|, up to another of log m, not as that of m.""",
         source=f"{_SOURCE} (with the dimension, the factor 1/2 and the norm of the mean)",
         quick=RandomKernels(points=(25, 50, 100), draws=60),
         full=RandomKernels(points=(25, 50, 100, 200), draws=300),

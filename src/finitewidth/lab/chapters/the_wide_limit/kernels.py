@@ -142,11 +142,9 @@ CLAIMS = (
     Claim(
         id="nngp-covariance",
         title="wide outputs are Gaussian with covariance from the recursion",
-        statement=(
-            "As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and "
-            "independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and "
-            "variance of the conditional covariance K^ are O(1/n)."
-        ),
+        statement="""As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and
+        independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and variance of
+        the conditional covariance K^ are O(1/n).""",
         source=orf_543("9/21"),
         quick=Widths((8, 20, 50), draws=8000),
         full=Widths((8, 16, 32, 64, 128, 256), draws=20_000),
@@ -159,10 +157,8 @@ CLAIMS = (
     Claim(
         id="kernel-recursion-width",
         title="NNGP and NTK of one network reach the recursion as n^-1/2",
-        statement=(
-            "The NNGP kernel and the NTK of a single random network of width n differ from the kernel "
-            "recursion by an error that falls as n^-1/2."
-        ),
+        statement="""The NNGP kernel and the NTK of a single random network of width n differ from the kernel
+        recursion by an error that falls as n^-1/2.""",
         source=f"{BEYOND}: {BOOK}, chapters 4 and 8",
         quick=Widths((16, 32, 64, 128), draws=400),
         full=Widths((16, 32, 64, 128, 256, 512), draws=2000),

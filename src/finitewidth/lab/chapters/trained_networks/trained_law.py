@@ -112,11 +112,9 @@ CLAIMS = (
     Claim(
         id="trained-law",
         title="mean and covariance of trained networks",
-        statement=(
-            "At infinite width, networks trained by t steps of gradient descent have Gaussian outputs with "
-            "mean M y and covariance K_BB - M K_AB - K_BA M^T + M K_AA M^T, where M = Theta_BA Theta_AA^-1 "
-            "(1 - (1 - eta Theta_AA)^t); wide networks follow it from the start to the end of training."
-        ),
+        statement="""At infinite width, networks trained by t steps of gradient descent have Gaussian outputs
+        with mean M y and covariance K_BB - M K_AB - K_BA M^T + M K_AA M^T, where M = Theta_BA Theta_AA^-1 (1
+        - (1 - eta Theta_AA)^t); wide networks follow it from the start to the end of training.""",
         source=f"{BEYOND}: {DAY_2}, with random initial outputs",
         quick=Ensembles(hidden=(1024,), networks=200, tests=17),
         full=Ensembles(hidden=(1024, 1024), networks=200, tests=25),

@@ -68,10 +68,8 @@ CLAIMS = (
     Claim(
         id="mlp-step-taylor",
         title="one step is NTK, dNTK and ddNTK up to the fourth power of the learning rate",
-        statement=(
-            "One step of gradient descent with a learning-rate tensor changes the outputs by -eta H e + "
-            "eta^2/2 dH e e - eta^3/6 ddH e e e, summed over points and outputs, up to eta^4."
-        ),
+        statement="""One step of gradient descent with a learning-rate tensor changes the outputs by -eta H e
+        + eta^2/2 dH e e - eta^3/6 ddH e e e, summed over points and outputs, up to eta^4.""",
         source=f"{DAY_3} (sum over outputs as well as points)",
         quick=OneStep(halvings=1, eta=0.005),
         full=OneStep(halvings=5, eta=0.1),

@@ -103,12 +103,10 @@ CLAIMS = (
     Claim(
         id="first-layer-gradient-width",
         title="width shrinks the entries of the first gradient, not its norm",
-        statement=(
-            "With weight variance C_W/fan-in, and squares averaged over many initialisations, the derivative "
-            "of an output by the first weight matrix has entries of order n^(-1/2) and a norm of order one, "
-            "while the derivative by the last weights has entries of order one and a squared norm that grows "
-            "like n. A single network at every width scatters too much to show these powers."
-        ),
+        statement="""With weight variance C_W/fan-in, and squares averaged over many initialisations, the
+        derivative of an output by the first weight matrix has entries of order n^(-1/2) and a norm of order
+        one, while the derivative by the last weights has entries of order one and a squared norm that grows
+        like n. A single network at every width scatters too much to show these powers.""",
         source=f"{IEMS_402} (first-layer gradients: smaller entry by entry only)",
         quick=Gradients((16, 64, 256), hidden_layers=1, draws=1000),
         full=Gradients((16, 64, 256, 1024, 4096), hidden_layers=1, draws=10_000),
@@ -127,11 +125,9 @@ CLAIMS = (
     Claim(
         id="layerwise-learning-rates",
         title="weight rates of 1/fan-in make every layer move the output alike",
-        statement=(
-            "In a critical ReLU network the squared derivatives of the output sum to n_(l-1) |x|^2/n_0 over "
-            "the weights and to 1 over the biases of layer l, at any finite width: layers move the output "
-            "alike when weights step with 1/n_(l-1) and biases with 1."
-        ),
+        statement="""In a critical ReLU network the squared derivatives of the output sum to n_(l-1) |x|^2/n_0
+        over the weights and to 1 over the biases of layer l, at any finite width: layers move the output
+        alike when weights step with 1/n_(l-1) and biases with 1.""",
         source=orf_543("7") + " (the step of a layer, not its square root)",
         quick=Gradients((16, 64), hidden_layers=3, draws=1000),
         full=Gradients((16, 64, 256), hidden_layers=3, draws=10_000),

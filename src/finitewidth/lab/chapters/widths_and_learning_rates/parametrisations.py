@@ -219,11 +219,9 @@ CLAIMS = (
     Claim(
         id="lazy-versus-mean-field",
         title="weights move like n^(-1/2) in the NTK scaling and by order one in the mean-field scaling",
-        statement=(
-            "With outputs scaled by n^(-1/2) and a step that does not depend on the width, every hidden "
-            "weight moves by order n^(-1/2) in training; with outputs scaled by 1/n and a step proportional "
-            "to n it moves by order one at any width."
-        ),
+        statement="""With outputs scaled by n^(-1/2) and a step that does not depend on the width, every
+        hidden weight moves by order n^(-1/2) in training; with outputs scaled by 1/n and a step proportional
+        to n it moves by order one at any width.""",
         source=orf_543("pathologies") + " (mean-field scaling needs the step in proportion to n)",
         quick=WeightMovement((64, 1024), networks=16),
         full=WeightMovement((64, 256, 1024, 4096, 16384), networks=32),
@@ -240,12 +238,10 @@ CLAIMS = (
     Claim(
         id="lr-transfer",
         title="the best learning rate shifts with width, except in the maximal-update parametrisation",
-        statement=(
-            "Trained with Adam on new batches and judged on points held out, a network in the standard "
-            "parametrisation has a best learning rate that falls about like 1/n. In the maximal-update "
-            "parametrisation (rates of hidden and output weights and the output's initial size all times "
-            "1/n) its exponent is larger by 0.7 to 1.4; whether it vanishes depends on the task."
-        ),
+        statement="""Trained with Adam on new batches and judged on points held out, a network in the standard
+        parametrisation has a best learning rate that falls about like 1/n. In the maximal-update
+        parametrisation (rates of hidden and output weights and the output's initial size all times 1/n) its
+        exponent is larger by 0.7 to 1.4; whether it vanishes depends on the task.""",
         source=f"{IEMS_402} (larger networks, smaller rates: standard parametrisation)",
         quick=LearningRates((32, 128), networks=10, exponents=(-9, -5)),
         full=LearningRates((32, 64, 128, 256), networks=12, exponents=(-12, -3)),
