@@ -30,13 +30,11 @@ from jaxtyping import Float
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP, Hyperparameters, Layer
 from finitewidth.architecture.networks import dense_stack
+from finitewidth.arrays import Matrix, Quadruple
 from finitewidth.expectations.four_point import FourPoint
 from finitewidth.statistics.inputs import check_described
 from finitewidth.statistics.rules.dense import recursion
 from finitewidth.tracing import outside_tracing
-
-Matrix = Float[np.ndarray, "n n"]
-Quadruple = Float[np.ndarray, "n n n n"]
 
 
 def width_ratios(net: MLP) -> list[float]:

@@ -1,12 +1,12 @@
 """Kernels of every layer of an infinitely wide network, with the neuron averages between them."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from finitewidth.architecture import Hyperparameters, Layer, dense_stack
+from finitewidth.arrays import Elementwise
 from finitewidth.expectations.derivative_moments import DerivativeMoments
 from finitewidth.statistics.rules.dense import recursion
 
@@ -31,7 +31,7 @@ class LayerKernels(NamedTuple):
     hidden: tuple[HiddenLayer, ...]
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
-    function: Callable[[Array], Array]
+    function: Elementwise
 
 
 def layer_kernels(net: Layer, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:

@@ -110,7 +110,10 @@ def _batch(
 
 
 def sampled_mean(
-    kernels: LayerKernels, modes: TrainingModes, options: SampledNeurons, progress: Progress | None = None
+    kernels: LayerKernels,
+    modes: TrainingModes,
+    options: SampledNeurons,
+    progress: Progress | None = None,
 ) -> SampledMean:
     """Coefficient of 1/n_{L-1} in the trained mean at the test points."""
     dtype = jnp.float32 if options.single_precision else jnp.float64
