@@ -99,14 +99,7 @@ def criticality(activation: str | Activation | Elementwise) -> Criticality:
     """
     activation = as_activation(activation)
     point = critical_point(activation)
-    return Criticality(
-        point.universality_class,
-        point.C_b,
-        point.C_W,
-        point.K_star,
-        _exponents(activation, point),
-        point.reason,
-    )
+    return Criticality(*point[:4], exponents=_exponents(activation, point), reason=point.reason)
 
 
 def _exponents(activation: Activation, point: CriticalPoint) -> DepthExponents:

@@ -110,20 +110,9 @@ class Hessian(NamedTuple):
 
 def first_layer(gram: Matrix, layer: Hyperparameters) -> Fluctuations:
     """Exactly Gaussian preactivations and an exactly constant tangent kernel."""
-    n = len(gram)
-    quadruple = np.zeros((n,) * 4)
-    K, Theta = recursion(layer, gram, np.zeros_like(gram))
-    return Fluctuations(
-        K=K,
-        Theta=Theta,
-        G1=np.zeros((n, n)),
-        V=quadruple,
-        H1=np.zeros((n, n)),
-        D=quadruple,
-        F=quadruple,
-        A=quadruple,
-        B=quadruple,
-    )
+    none, nothing = np.zeros_like(gram), np.zeros((len(gram),) * 4)
+    K, Theta = recursion(layer, gram, none)
+    return Fluctuations(K, Theta, none, nothing, none, *(nothing,) * 4)
 
 
 def next_layer(below: Fluctuations, averages: Averages, layer: Hyperparameters, ratio: float) -> Fluctuations:

@@ -7,7 +7,6 @@ transposition.
 """
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ class MeanShifts(NamedTuple):
 
 def mean_shifts(kernels: LayerKernels) -> MeanShifts:
     """G1 and H1 of the output layer; the width is that of the last hidden layer."""
-    tensors: _TwoLabels = _FirstLayer(kernels.hidden[0].K.shape)
+    tensors: _FirstLayer | _NextLayer = _FirstLayer(kernels.hidden[0].K.shape)
     for layer in kernels.hidden:
         tensors = _NextLayer(tensors, layer)
     shifts = MeanShifts(tensors.G1(0, 1), tensors.H1())
@@ -41,45 +40,22 @@ def mean_shifts(kernels: LayerKernels) -> MeanShifts:
     return shifts
 
 
-class _TwoLabels(ABC):
-    """G1, V, D, F of one layer with labels 0 and 1, and H1 of the pair."""
-
-    @abstractmethod
-    def G1(self, a: int, b: int) -> Matrix: ...
-
-    @abstractmethod
-    def H1(self) -> Matrix: ...
-
-    @abstractmethod
-    def V(self, *labels: int) -> Matrix: ...
-
-    @abstractmethod
-    def D(self, *labels: int) -> Matrix: ...
-
-    @abstractmethod
-    def F(self, *labels: int) -> Matrix: ...
-
-
-class _FirstLayer(_TwoLabels):
-    """The first layer is exactly Gaussian with a fixed kernel."""
+class _FirstLayer:
+    """G1, V, D, F with labels 0 and 1, and H1: zero, the first layer being Gaussian with a fixed kernel."""
 
     def __init__(self, shape: tuple[int, ...]):
         self._zero = np.zeros(shape)
 
-    def G1(self, a, b):
+    def G1(self, *labels: int) -> Matrix:
         return self._zero
 
-    def H1(self):
-        return self._zero
-
-    def V(self, *labels):
-        return self._zero
-
-    D = F = V
+    V = D = F = H1 = G1
 
 
-class _NextLayer(_TwoLabels):
-    def __init__(self, below: _TwoLabels, layer: HiddenLayer):
+class _NextLayer:
+    """The same tensors of any other layer, each computed when first asked for."""
+
+    def __init__(self, below: "_FirstLayer | _NextLayer", layer: HiddenLayer):
         self._below, self._layer = below, layer
         self._C, self._lambda = layer.above.C_W, layer.above.lambda_W
         self._r = layer.ratio
@@ -87,11 +63,11 @@ class _NextLayer(_TwoLabels):
         diagonal = np.broadcast_to(np.diag(layer.Theta)[:, None], layer.Theta.shape)
         self._Theta = {(0, 0): diagonal, (1, 1): diagonal.T, (0, 1): layer.Theta, (1, 0): layer.Theta}
 
-    def G1(self, a, b):
+    def G1(self, a: int, b: int) -> Matrix:
         compute = lambda a, b: self._r * self._C * self._shift(((1.0, (0, 0)),), (a, b))
         return self._once(compute, lambda a, b: (min(a, b), max(a, b)), (a, b))
 
-    def H1(self):
+    def H1(self) -> Matrix:
         below, C = self._below, self._C
         moved = np.zeros_like(self._layer.K)
         for a, b in _SECOND:
@@ -101,13 +77,13 @@ class _NextLayer(_TwoLabels):
         kernel = slope * below.H1() + self._layer.Theta * self._shift(((1.0, (1, 1)),), (0, 1)) + moved
         return self._r * (self._lambda * self._shift(((1.0, (0, 0)),), (0, 1)) + C * kernel)
 
-    def V(self, *labels):
+    def V(self, *labels: int) -> Matrix:
         return self._once(self._V, _both_pairs, labels)
 
-    def D(self, *labels):
+    def D(self, *labels: int) -> Matrix:
         return self._once(self._D, _each_pair, labels)
 
-    def F(self, *labels):
+    def F(self, *labels: int) -> Matrix:
         return self._once(self._F, lambda *l: min(l, (*l[2:], *l[:2])), labels)
 
     def _V(self, *labels):
