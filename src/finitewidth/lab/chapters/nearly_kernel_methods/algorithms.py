@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientFlow, SpectralAlgorithm
 from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
-from finitewidth.lab.shapes.orders import Curve, Orders, leading_power, off_by, order_claim
+from finitewidth.lab.shapes.orders import AtEpsilon, Curve, Orders, leading_power, off_by, order_claim
 from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
 from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
 
@@ -22,43 +23,33 @@ def _machine(problem: Problem, epsilon: float, algorithm: SpectralAlgorithm) -> 
     return nearly_kernel(*problem.parts(epsilon), problem.y, algorithm)
 
 
-def _descent_theory(setting: Orders) -> dict[str, np.ndarray]:
+def _descent_theory(setting: Orders, epsilon: float) -> dict[str, Array]:
     problem = setting.problem
-    algorithms = {
-        "nearly kernel": problem.descent(setting.edge),
-        "small steps": problem.descent(_SMALL_STEP),
-        "flow formula": GradientFlow(),
+    machine = lambda algorithm: _machine(problem, epsilon, algorithm)
+    flow = machine(GradientFlow())
+    return {
+        "nearly kernel": machine(problem.descent(setting.edge)).prediction,
+        "small steps": machine(problem.descent(_SMALL_STEP)).prediction,
+        "flow formula": flow.prediction,
+        "kernel alone": flow.linear,
     }
-    found = {
-        name: np.array([_machine(problem, e, algorithm).prediction for e in setting.epsilons])
-        for name, algorithm in algorithms.items()
-    }
-    linear = np.array([_machine(problem, e, GradientFlow()).linear for e in setting.epsilons])
-    return found | {"kernel alone": linear}
 
 
-def _descent_measure(setting: Orders, key) -> dict[str, np.ndarray]:
+def _descent_measure(setting: Orders, epsilon: float) -> dict[str, np.ndarray]:
     problem = setting.problem
-    run = lambda edge: np.array(
-        [quadratic.trained_outputs(problem, e, problem.descent(edge)) for e in setting.epsilons]
-    )
+    run = lambda edge: quadratic.trained_outputs(problem, epsilon, problem.descent(edge))
     return {"outputs": run(setting.edge), "small": run(_SMALL_STEP)}
 
 
-def _against(algorithm: SpectralAlgorithm):
+def _against(algorithm: SpectralAlgorithm) -> tuple[AtEpsilon, AtEpsilon]:
     """Theory and measurement of an algorithm without a step size, beside the kernel alone."""
 
-    def predict(setting: Orders) -> dict[str, np.ndarray]:
-        machines = [_machine(setting.problem, e, algorithm) for e in setting.epsilons]
-        return {
-            "nearly kernel": np.array([m.prediction for m in machines]),
-            "kernel alone": np.array([m.linear for m in machines]),
-        }
+    def predict(setting: Orders, epsilon: float) -> dict[str, Array]:
+        machine = _machine(setting.problem, epsilon, algorithm)
+        return {"nearly kernel": machine.prediction, "kernel alone": machine.linear}
 
-    def measure(setting: Orders, key) -> dict[str, np.ndarray]:
-        problem = setting.problem
-        ends = [quadratic.trained_outputs(problem, e, algorithm) for e in setting.epsilons]
-        return {"outputs": np.array(ends)}
+    def measure(setting: Orders, epsilon: float) -> dict[str, np.ndarray]:
+        return {"outputs": quadratic.trained_outputs(setting.problem, epsilon, algorithm)}
 
     return predict, measure
 
@@ -67,29 +58,23 @@ def _start_of(setting: Orders) -> np.ndarray:
     return quadratic.random_weights(setting.problem, setting.rng(1), 1)[0]
 
 
-def _start_theory(setting: Orders) -> dict[str, np.ndarray]:
-    problem, start = setting.problem, _start_of(setting)
-    names = ("dressed features", "features of zero", "the start ignored")
-    found = {name: [] for name in names}
-    for epsilon in setting.epsilons:
-        model = problem.model(epsilon)
-        begin = np.asarray(model(jnp.asarray(start), problem.everywhere))
-        dressed = nearly_kernel_machine(
-            model, problem.train, problem.y, problem.everywhere, GradientFlow(), weights=jnp.asarray(start)
-        )
-        bare = nearly_kernel(
-            *problem.parts(epsilon), problem.y, GradientFlow(), start=(begin[: len(problem.y)], begin)
-        )
-        machines = (dressed, bare, _machine(problem, epsilon, GradientFlow()))
-        for name, machine in zip(names, machines, strict=True):
-            found[name].append(np.asarray(machine.prediction))
-    return {name: np.array(values) for name, values in found.items()}
+def _start_theory(setting: Orders, epsilon: float) -> dict[str, Array]:
+    problem, start, flow = setting.problem, jnp.asarray(_start_of(setting)), GradientFlow()
+    model, y, everywhere = problem.model(epsilon), problem.y, problem.everywhere
+    begin = np.asarray(model(start, everywhere))
+    dressed = nearly_kernel_machine(model, problem.train, y, everywhere, flow, weights=start)
+    bare = nearly_kernel(*problem.parts(epsilon), y, flow, start=(begin[: len(y)], begin))
+    return {
+        "dressed features": dressed.prediction,
+        "features of zero": bare.prediction,
+        "the start ignored": _machine(problem, epsilon, flow).prediction,
+    }
 
 
-def _start_measure(setting: Orders, key) -> dict[str, np.ndarray]:
-    problem, start = setting.problem, _start_of(setting)
-    ends = [quadratic.trained_outputs(problem, e, GradientFlow(), start) for e in setting.epsilons]
-    return {"outputs": np.array(ends)}
+def _start_measure(setting: Orders, epsilon: float) -> dict[str, np.ndarray]:
+    return {
+        "outputs": quadratic.trained_outputs(setting.problem, epsilon, GradientFlow(), _start_of(setting))
+    }
 
 
 @dataclass(frozen=True)
@@ -151,7 +136,7 @@ _FLOW, _DIRECT = _against(GradientFlow()), _against(DirectOptimization())
 
 def _flow_at_any_step(setting: Orders, value: np.ndarray) -> np.ndarray:
     """The projectors of gradient flow for gradient descent at a finite step."""
-    return _descent_theory(setting)["flow formula"]
+    return np.array([_descent_theory(setting, float(e))["flow formula"] for e in setting.epsilons])
 
 
 CLAIMS = (

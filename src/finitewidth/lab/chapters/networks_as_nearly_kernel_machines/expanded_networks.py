@@ -57,42 +57,27 @@ def _steps_to_the_end(curvatures: np.ndarray) -> int:
     return 2 ** int(np.ceil(np.log2(36 * curvatures[..., -1] / curvatures[..., 0]).max()))
 
 
-def _lazy_theory(setting: Orders) -> dict[str, np.ndarray]:
+def _lazy_theory(setting: Orders, epsilon: float) -> dict[str, Array]:
     net, params, x, y, x_test = _lazy_data(setting)
-    machines = []
-    for epsilon in setting.epsilons:
-        model = TangentModel(
-            net.apply, params, rates=net.learning_rates(setting.train), epsilon=float(epsilon)
-        )
-        machines.append(nearly_kernel_machine(model, x, y, x_test, GradientDescent()))
-    return {
-        "NTK and dNTK": np.array([m.prediction for m in machines]),
-        "NTK alone": np.array([m.linear for m in machines]),
-    }
+    model = TangentModel(net.apply, params, rates=net.learning_rates(setting.train), epsilon=epsilon)
+    machine = nearly_kernel_machine(model, x, y, x_test, GradientDescent())
+    return {"NTK and dNTK": machine.prediction, "NTK alone": machine.linear}
 
 
-def _lazy_measure(setting: Orders, key) -> dict[str, np.ndarray]:
+def _lazy_measure(setting: Orders, epsilon: float) -> dict[str, Array]:
     """Gradient descent on the network itself, made lazy by a factor in front of its change."""
     net, params, x, y, x_test = _lazy_data(setting)
-    curvatures, ends = _curvatures(net, params, x), []
-    steps = _steps_to_the_end(curvatures)
-    for epsilon in setting.epsilons:
-        move = lambda p, e=epsilon: jax.tree.map(lambda start, now: start + e * (now - start), params, p)
-        lazy = lambda p, points, e=epsilon, move=move: (
-            net.apply(params, points) + (net.apply(move(p), points) - net.apply(params, points)) / e
-        )
-        run = train(
-            lazy,
-            params,
-            x,
-            y,
-            steps=steps,
-            learning_rate=float(1 / curvatures[-1]),
-            rates=net.learning_rates(setting.train),
-            record_every=steps,
-        )
-        ends.append(lazy(run.params, x_test))
-    return {"outputs": np.array(ends)}
+    curvatures = _curvatures(net, params, x)
+    steps, eta = _steps_to_the_end(curvatures), float(1 / curvatures[-1])
+    move = lambda p: jax.tree.map(lambda start, now: start + epsilon * (now - start), params, p)
+
+    def lazy(p: PyTree, points: Array) -> Array:
+        start = net.apply(params, points)
+        return start + (net.apply(move(p), points) - start) / epsilon
+
+    rates = net.learning_rates(setting.train)
+    run = train(lazy, params, x, y, steps=steps, learning_rate=eta, rates=rates, record_every=steps)
+    return {"outputs": lazy(run.params, x_test)}
 
 
 @dataclass(frozen=True)
