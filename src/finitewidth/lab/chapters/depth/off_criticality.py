@@ -38,49 +38,48 @@ class Phases:
         """An input with K^(1) = 1 where there are no biases."""
         return input_of_size(1 / self.vanishing[1])
 
+    def theory(self) -> Prediction:
+        layers = np.arange(self.depth)
+        prediction = {}
+        for phase in ("ordered", "chaotic"):
+            C_b, C_W = getattr(self, phase)
+            K = fixed_point("tanh", C_b, C_W)
+            chi = susceptibilities("tanh", K, C_W)
+            prediction[f"{phase} fixed point"] = np.array(K)
+            prediction[f"{phase} parallel"] = float(chi.parallel) ** layers
+            prediction[f"{phase} perpendicular"] = float(chi.perpendicular) ** layers
+        net = self.network(*self.vanishing)
+        prediction["vanishing variance"] = np.asarray(trajectory(net, self.unit_input).nngp[:-1, 0])
+        return prediction
 
-def _phases_theory(setting: Phases) -> Prediction:
-    layers = np.arange(setting.depth)
-    prediction = {}
-    for phase in ("ordered", "chaotic"):
-        C_b, C_W = getattr(setting, phase)
-        K = fixed_point("tanh", C_b, C_W)
-        chi = susceptibilities("tanh", K, C_W)
-        prediction[f"{phase} fixed point"] = np.array(K)
-        prediction[f"{phase} parallel"] = float(chi.parallel) ** layers
-        prediction[f"{phase} perpendicular"] = float(chi.perpendicular) ** layers
-    net = setting.network(*setting.vanishing)
-    prediction["vanishing variance"] = np.asarray(trajectory(net, setting.unit_input).nngp[:-1, 0])
-    return prediction
+    def measure(self, key) -> Measurement:
+        measurement = {}
+        tanh = layer_integrals.plain_function("tanh")
+        for phase, phase_key in zip(("ordered", "chaotic"), jax.random.split(key), strict=True):
+            C_b, C_W = getattr(self, phase)
+            net = self.network(C_b, C_W)
+            K = float(layer_integrals.variance_flow(tanh, C_b, C_W, 1.0, 200)[-1])
+            measurement[f"{phase} fixed point"] = exact(K)
+            drawn = along_depth(net, K, phase_key, self.draws)
+            for name in ("parallel", "perpendicular"):
+                measurement[f"{phase} {name}"] = sample_mean(drawn[name])
+        net = self.network(*self.vanishing)
+        moments = over_layers(net, self.unit_input, jax.random.fold_in(key, 2), self.draws)
+        return measurement | {"vanishing variance": sample_mean(moments[..., 0, 0])}
 
-
-def _phases_measure(setting: Phases, key) -> Measurement:
-    measurement = {}
-    tanh = layer_integrals.plain_function("tanh")
-    for phase, phase_key in zip(("ordered", "chaotic"), jax.random.split(key), strict=True):
-        C_b, C_W = getattr(setting, phase)
-        net = setting.network(C_b, C_W)
-        K = float(layer_integrals.variance_flow(tanh, C_b, C_W, 1.0, 200)[-1])
-        measurement[f"{phase} fixed point"] = exact(K)
-        drawn = along_depth(net, K, phase_key, setting.draws)
-        for name in ("parallel", "perpendicular"):
-            measurement[f"{phase} {name}"] = sample_mean(drawn[name])
-    net = setting.network(*setting.vanishing)
-    moments = over_layers(net, setting.unit_input, jax.random.fold_in(key, 2), setting.draws)
-    return measurement | {"vanishing variance": sample_mean(moments[..., 0, 0])}
-
-
-def _phases_compare(setting: Phases, predicted: Prediction, measured: Measurement) -> Checks:
-    ratio = depth_over_width(np.arange(1, setting.depth + 1), setting.width)
-    curves = [f"{phase} {name}" for phase in ("ordered", "chaotic") for name in ("parallel", "perpendicular")]
-    checks = [
-        z_score(f"{name} by layer", predicted[name], measured[name], ratio * predicted[name])
-        for name in (*curves, "vanishing variance")
-    ]
-    for phase in ("ordered", "chaotic"):
-        name = f"{phase} fixed point"
-        checks.append(relative_error(name, predicted[name], measured[name], 1e-8))
-    return checks
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        ratio = depth_over_width(np.arange(1, self.depth + 1), self.width)
+        curves = [
+            f"{phase} {name}" for phase in ("ordered", "chaotic") for name in ("parallel", "perpendicular")
+        ]
+        checks = [
+            z_score(f"{name} by layer", predicted[name], measured[name], ratio * predicted[name])
+            for name in (*curves, "vanishing variance")
+        ]
+        for phase in ("ordered", "chaotic"):
+            name = f"{phase} fixed point"
+            checks.append(relative_error(name, predicted[name], measured[name], 1e-8))
+        return checks
 
 
 CLAIMS = (
@@ -94,9 +93,6 @@ CLAIMS = (
         source=orf_543("9/19") + f"; {BOOK}, section 5.1",
         quick=Phases(width=1000, depth=12, draws=400),
         full=Phases(width=4000, depth=20, draws=2000),
-        theory=_phases_theory,
-        measure=_phases_measure,
-        compare=_phases_compare,
         figure=Curves("depth", r"layer $\ell$"),
         wrong={
             "ordered parallel": power(0.5),

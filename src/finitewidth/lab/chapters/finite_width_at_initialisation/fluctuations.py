@@ -33,25 +33,27 @@ class Kurtosis:
     def network(self, activation: str, width: int) -> Layer:
         return equal_layers(width, self.layers, activation)
 
+    def theory(self) -> Prediction:
+        return {
+            activation: np.stack(
+                [
+                    depth_growth(self.network(activation, n)).excess_kurtosis[: self.layers]
+                    for n in self.widths
+                ]
+            )
+            for activation in self.activations
+        }
 
-def _kurtosis_theory(setting: Kurtosis) -> Prediction:
-    return {
-        activation: np.stack(
-            [
-                depth_growth(setting.network(activation, n)).excess_kurtosis[: setting.layers]
-                for n in setting.widths
-            ]
-        )
-        for activation in setting.activations
-    }
+    def measure(self, key) -> Measurement:
+        keys = iter(jax.random.split(key, len(self.activations) * len(self.widths)))
+        return {
+            activation: stacked([_layer_kurtosis(self, activation, n, next(keys)) for n in self.widths])
+            for activation in self.activations
+        }
 
-
-def _kurtosis_measure(setting: Kurtosis, key) -> Measurement:
-    keys = iter(jax.random.split(key, len(setting.activations) * len(setting.widths)))
-    return {
-        activation: stacked([_layer_kurtosis(setting, activation, n, next(keys)) for n in setting.widths])
-        for activation in setting.activations
-    }
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        """The next order in depth/width is about the square of the first: x^2/6 for ReLU, exactly."""
+        return [z_score(a, predicted[a], measured[a], predicted[a] ** 2 / 3) for a in self.activations]
 
 
 def _layer_kurtosis(setting: Kurtosis, activation: str, n: int, key) -> Estimate:
@@ -65,11 +67,6 @@ def _layer_kurtosis(setting: Kurtosis, activation: str, n: int, key) -> Estimate
         return 3 * moments[1] / (1 + 2 / n) / moments[0] ** 2 - 3
 
     return jackknife(np.stack([S, S**2], axis=1), excess)
-
-
-def _kurtosis_compare(setting: Kurtosis, predicted: Prediction, measured: Measurement) -> Checks:
-    """The next order in depth/width is about the square of the first: x^2/6 for ReLU, exactly."""
-    return [z_score(a, predicted[a], measured[a], predicted[a] ** 2 / 3) for a in setting.activations]
 
 
 @dataclass(frozen=True)
@@ -212,9 +209,6 @@ CLAIMS = (
         source=f"{BEYOND}: {BOOK}, chapters 4 and 5; fourth moment of ReLU: " + orf_543("11/30"),
         quick=Kurtosis(("relu", "tanh"), (50, 100), layers=6, draws=4000),
         full=Kurtosis(("relu", "tanh", "gelu"), (50, 100, 200), layers=12, draws=60_000),
-        theory=_kurtosis_theory,
-        measure=_kurtosis_measure,
-        compare=_kurtosis_compare,
         figure=Curves("layers", r"layer $\ell$", "widths", "width %d"),
         wrong={"relu": scaled(2 / 5), "tanh": scaled(1.5)},
     ),

@@ -35,11 +35,23 @@ class Motion:
     def network(self, depth: int, width: int) -> Layer:
         return tune(self.activation, depth, width).net
 
+    def theory(self) -> Prediction:
+        width = self.width
+        changes = [width * kernel_change(self.network(d, width), _SQUARE, _TARGET) for d in self.depths]
+        return {"change": np.array(changes)}
 
-def _theory(setting: Motion) -> Prediction:
-    width = setting.width
-    changes = [width * kernel_change(setting.network(d, width), _SQUARE, _TARGET) for d in setting.depths]
-    return {"change": np.array(changes)}
+    def measure(self, key) -> Measurement:
+        """The rates make the mean NTK one, so its change is relative already."""
+        x = input_of_size(_SQUARE)
+        estimates = []
+        for depth, k in zip(self.depths, jax.random.split(key, len(self.depths)), strict=True):
+            at_width = []
+            for times, width_key in zip((1, 2), jax.random.split(k), strict=True):
+                net = self.network(depth, times * self.width)
+                change = over_networks(net, x, width_key, self.draws, _trained)
+                at_width.append(sample_mean(times * self.width * change))
+            estimates.append(extrapolated(*at_width))
+        return {"change": stacked(estimates)}
 
 
 def _trained(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Array:
@@ -59,20 +71,6 @@ def _trained(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Array:
     return after - before
 
 
-def _measure(setting: Motion, key) -> Measurement:
-    """The rates make the mean NTK one, so its change is relative already."""
-    x = input_of_size(_SQUARE)
-    estimates = []
-    for depth, k in zip(setting.depths, jax.random.split(key, len(setting.depths)), strict=True):
-        at_width = []
-        for times, width_key in zip((1, 2), jax.random.split(k), strict=True):
-            net = setting.network(depth, times * setting.width)
-            change = over_networks(net, x, width_key, setting.draws, _trained)
-            at_width.append(sample_mean(times * setting.width * change))
-        estimates.append(extrapolated(*at_width))
-    return {"change": stacked(estimates)}
-
-
 def _left_out(setting: Motion, value: np.ndarray) -> np.ndarray:
     """The step leaves half of itself, relative; two widths leave the square of depth/width."""
     return (_STEP / 2 + (np.array(setting.depths) / setting.width) ** 2) * np.abs(value)
@@ -89,8 +87,6 @@ CLAIMS = (
         source=f"{BEYOND}: {BOOK}, chapters 9 and 11; one-input formula derived here",
         quick=Motion("tanh", (2, 4), width=24, draws=1000),
         full=Motion("tanh", (2, 4, 6), width=32, draws=3000),
-        theory=_theory,
-        measure=_measure,
         compare=compare_each({"change": "n E[change of the NTK] / Theta"}, within=_left_out),
         figure=Curves("depths", "depth L"),
         wrong={"change": scaled(2.0)},

@@ -35,10 +35,20 @@ class Architectures:
     def networks(self) -> list[Layer]:
         return [_critical(*hidden) for hidden in self.hidden]
 
+    def theory(self) -> Prediction:
+        moments = [ntk_moments(net) for net in self.networks()]
+        return {"mean": np.array([m.mean for m in moments]), "second": np.array([m.second for m in moments])}
 
-def _second_theory(setting: Architectures) -> Prediction:
-    moments = [ntk_moments(net) for net in setting.networks()]
-    return {"mean": np.array([m.mean for m in moments]), "second": np.array([m.second for m in moments])}
+    def measure(self, key) -> Measurement:
+        x = input_of_size(1.0)
+        keys = jax.random.split(key, len(self.hidden))
+        means = stacked(
+            [
+                sample_mean(over_networks(net, x, k, self.draws, _averaged_over_outputs))
+                for net, k in zip(self.networks(), keys, strict=True)
+            ]
+        )
+        return {"mean": means[:, 0], "second": means[:, 1]}
 
 
 def _averaged_over_outputs(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Float[Array, " 2"]:
@@ -50,18 +60,6 @@ def _averaged_over_outputs(net: Layer, params: Params, x: Float[Array, "1 d"]) -
     M = net.C_W[-1] / len(z) * slope[:, None] * below * slope
     mean = net.lambda_b[-1] + net.lambda_W[-1] * jnp.mean(value**2) + jnp.trace(M)
     return jnp.stack([mean, mean**2 + 2 * jnp.sum(M**2)])
-
-
-def _second_measure(setting: Architectures, key) -> Measurement:
-    x = input_of_size(1.0)
-    keys = jax.random.split(key, len(setting.hidden))
-    means = stacked(
-        [
-            sample_mean(over_networks(net, x, k, setting.draws, _averaged_over_outputs))
-            for net, k in zip(setting.networks(), keys, strict=True)
-        ]
-    )
-    return {"mean": means[:, 0], "second": means[:, 1]}
 
 
 @dataclass(frozen=True)
@@ -80,54 +78,54 @@ class Limit:
     def networks(self, n: int) -> list[Layer]:
         return [_critical(*(n,) * round(beta * n)) for beta in self.depth_over_width]
 
+    def theory(self) -> Prediction:
+        at_width = {
+            f"width {n}": np.array([ntk_moments(net).ratio for net in self.networks(n)]) for n in self.widths
+        }
+        return at_width | {
+            "ratio": ntk_ratio_limit(np.array(self.depth_over_width)),
+            "bottleneck": np.asarray(ntk_moments(self.bottleneck).ratio),
+        }
 
-def _limit_theory(setting: Limit) -> Prediction:
-    at_width = {
-        f"width {n}": np.array([ntk_moments(net).ratio for net in setting.networks(n)])
-        for n in setting.widths
-    }
-    return at_width | {
-        "ratio": ntk_ratio_limit(np.array(setting.depth_over_width)),
-        "bottleneck": np.asarray(ntk_moments(setting.bottleneck).ratio),
-    }
-
-
-def _limit_measure(setting: Limit, key) -> Measurement:
-    measured = {}
-    *width_keys, bottleneck_key = jax.random.split(key, 3)
-    for n, width_key in zip(setting.widths, width_keys, strict=True):
-        keys = jax.random.split(width_key, len(setting.depth_over_width))
-        kernels = (
-            tangent_kernels(net, 1.0, k, setting.draws)
-            for net, k in zip(setting.networks(n), keys, strict=True)
+    def measure(self, key) -> Measurement:
+        measured = {}
+        *width_keys, bottleneck_key = jax.random.split(key, 3)
+        for n, width_key in zip(self.widths, width_keys, strict=True):
+            keys = jax.random.split(width_key, len(self.depth_over_width))
+            kernels = (
+                tangent_kernels(net, 1.0, k, self.draws)
+                for net, k in zip(self.networks(n), keys, strict=True)
+            )
+            measured[f"width {n}"] = stacked(
+                [jackknife(np.stack([H, H**2], axis=1), lambda m: m[1] / m[0] ** 2) for H in kernels]
+            )
+        narrow, wide = measured.values()
+        # The distance from the limit falls as 1/width: a line through both widths meets it.
+        weight = self.widths[1] / (self.widths[1] - self.widths[0])
+        measured["ratio"] = combined((weight, 1 - weight), (wide, narrow))
+        moments = over_networks(
+            self.bottleneck, input_of_size(1.0), bottleneck_key, self.draws // 4, _averaged_over_outputs
         )
-        measured[f"width {n}"] = stacked(
-            [jackknife(np.stack([H, H**2], axis=1), lambda m: m[1] / m[0] ** 2) for H in kernels]
-        )
-    narrow, wide = measured.values()
-    # The distance from the limit falls as 1/width: a line through both widths meets it.
-    weight = setting.widths[1] / (setting.widths[1] - setting.widths[0])
-    measured["ratio"] = combined((weight, 1 - weight), (wide, narrow))
-    moments = over_networks(
-        setting.bottleneck, input_of_size(1.0), bottleneck_key, setting.draws // 4, _averaged_over_outputs
-    )
-    measured["bottleneck"] = jackknife(moments, lambda m: m[1] / m[0] ** 2)
-    return measured
+        measured["bottleneck"] = jackknife(moments, lambda m: m[1] / m[0] ** 2)
+        return measured
 
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        """Two widths remove the first order of what is left out, and leave its square.
 
-def _limit_compare(setting: Limit, predicted: Prediction, measured: Measurement) -> Checks:
-    """A factor 1 + 5/n per layer is e^(5/n) (1 - 12.5/n^2), and a sum over layers is an integral up to its
-    two ends: two widths remove both at first order and leave the square.
-    """
-    left_out = (12.5 * np.array(setting.depth_over_width) + 2) / setting.widths[0]
-    exact_names = {f"width {n}": f"E[H^2]/E[H]^2 at width {n}" for n in setting.widths}
-    exact_names["bottleneck"] = "E[H^2]/E[H]^2 with a narrow layer"
-    return [
-        z_score(
-            "limit of E[H^2]/E[H]^2", predicted["ratio"], measured["ratio"], predicted["ratio"] * left_out**2
-        ),
-        *(z_score(text, predicted[name], measured[name]) for name, text in exact_names.items()),
-    ]
+        A factor 1 + 5/n per layer is e^(5/n) (1 - 12.5/n^2), a sum over layers is an integral up to its ends.
+        """
+        left_out = (12.5 * np.array(self.depth_over_width) + 2) / self.widths[0]
+        exact_names = {f"width {n}": f"E[H^2]/E[H]^2 at width {n}" for n in self.widths}
+        exact_names["bottleneck"] = "E[H^2]/E[H]^2 with a narrow layer"
+        return [
+            z_score(
+                "limit of E[H^2]/E[H]^2",
+                predicted["ratio"],
+                measured["ratio"],
+                predicted["ratio"] * left_out**2,
+            ),
+            *(z_score(text, predicted[name], measured[name]) for name, text in exact_names.items()),
+        ]
 
 
 def _frozen_output_layer(setting: Architectures, value: np.ndarray) -> np.ndarray:
@@ -170,8 +168,6 @@ CLAIMS = (
         source=_SOURCE + "the output layer counts (L+1, not L); recursion for any two slopes derived here",
         quick=Architectures(((8,), (20, 30, 25)), draws=10_000),
         full=Architectures(((8,), (24, 12), (6, 5, 7), (20, 30, 25), (10, 10, 10, 10)), draws=100_000),
-        theory=_second_theory,
-        measure=_second_measure,
         compare=compare_each({"mean": "E[H]", "second": "E[H^2]"}),
         figure=Curves(lambda setting: layer_names(setting.hidden), "hidden widths"),
         wrong={"mean": _frozen_output_layer, "second": _independent_layers},
@@ -187,9 +183,6 @@ CLAIMS = (
         source=_SOURCE + "'comparable to exp(5 beta)' made exact",
         quick=Limit((0.2,), (20, 40), draws=40_000),
         full=Limit((0.1, 0.2, 0.3), (20, 40), draws=200_000),
-        theory=_limit_theory,
-        measure=_limit_measure,
-        compare=_limit_compare,
         figure=Curves("depth_over_width", "depth / width"),
         wrong={
             "ratio": (_first_order, _exponential_alone),

@@ -89,6 +89,27 @@ class Sweep(RandomProblem):
         sizes = np.linspace(3, 12, self.problems).astype(int)
         return [quadratic.draw(self.rng(i), n, 5, (2 + i % 4) * n) for i, n in enumerate(sizes.tolist())]
 
+    def theory(self) -> Prediction:
+        found: dict[str, np.ndarray] = {}
+        for name, algorithm in _SWEPT.items():
+            for i, problem in enumerate(self.draw()):
+                machines = [_machine(problem, e, algorithm(problem)).prediction for e in self.epsilons]
+                found[f"{name} {i}"] = np.array(machines)
+        return found | {"order": np.array(2.0)}
+
+    def measure(self, key) -> Measurement:
+        found = {}
+        for name, algorithm in _SWEPT.items():
+            for i, problem in enumerate(self.draw()):
+                ends = [quadratic.trained_outputs(problem, e, algorithm(problem)) for e in self.epsilons]
+                found[f"{name} {i}"] = exact(np.array(ends))
+        return found
+
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        for name in _SWEPT:
+            powers = _sweep_powers(self, predicted, measured, name)
+            yield absolute_error(f"power of epsilon, {name}", predicted["order"], powers, 0.02)
+
 
 _ROW_SPACE, _SHORTEST = DirectOptimization(), DirectOptimization("minimum-norm")
 _SWEPT = {
@@ -99,36 +120,12 @@ _SWEPT = {
 }
 
 
-def _sweep_theory(setting: Sweep) -> Prediction:
-    found: dict[str, np.ndarray] = {}
-    for name, algorithm in _SWEPT.items():
-        for i, problem in enumerate(setting.draw()):
-            machines = [_machine(problem, e, algorithm(problem)).prediction for e in setting.epsilons]
-            found[f"{name} {i}"] = np.array(machines)
-    return found | {"order": np.array(2.0)}
-
-
-def _sweep_measure(setting: Sweep, key) -> Measurement:
-    found = {}
-    for name, algorithm in _SWEPT.items():
-        for i, problem in enumerate(setting.draw()):
-            ends = [quadratic.trained_outputs(problem, e, algorithm(problem)) for e in setting.epsilons]
-            found[f"{name} {i}"] = exact(np.array(ends))
-    return found
-
-
 def _sweep_powers(setting: Sweep, predicted: Prediction, measured: Measurement, name: str) -> np.ndarray:
     gaps = [
         np.linalg.norm(predicted[f"{name} {i}"] - measured[f"{name} {i}"].value, axis=(1, 2))
         for i in range(setting.problems)
     ]
     return np.array([leading_power(np.array(setting.epsilons), gap) for gap in gaps])
-
-
-def _sweep_compare(setting: Sweep, predicted: Prediction, measured: Measurement) -> Checks:
-    for name in _SWEPT:
-        powers = _sweep_powers(setting, predicted, measured, name)
-        yield absolute_error(f"power of epsilon, {name}", predicted["order"], powers, 0.02)
 
 
 _FLOW, _DIRECT = _against(GradientFlow()), _against(DirectOptimization())
@@ -185,9 +182,6 @@ CLAIMS = (
         source=_SOURCE,
         quick=Sweep(3),
         full=Sweep(10),
-        theory=_sweep_theory,
-        measure=_sweep_measure,
-        compare=_sweep_compare,
         figure=Curves("problems", "problem"),
         wrong={"order": scaled(0.5)},
     ),

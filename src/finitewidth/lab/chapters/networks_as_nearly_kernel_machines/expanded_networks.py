@@ -100,13 +100,42 @@ class Widths:
         x = jax.random.normal(train_key, (self.points, 3))
         return x, jnp.sin(x[:, :1]) + 0.5 * x[:, 1:2], jax.random.normal(test_key, (3, 3))
 
+    def theory(self) -> Prediction:
+        return {name: np.array(slope) for name, slope in _SLOPES.items()}
+
+    def measure(self, key) -> Measurement:
+        x, y, x_test = self.data
+        gaps: dict[str, list[Estimate]] = {name: [] for name in _MODELS}
+        for n in self.widths:
+            net = self.net(n)
+            rates = jax.tree.map(jnp.asarray, net.learning_rates(3))
+
+            @jax.jit
+            def gap(draw_key, net=net, rates=rates, eta=self.eta):
+                params = net.init(draw_key, 3)
+                real = _descend(net.apply, params, rates, (x, y, x_test), eta, self.steps)
+                models = [expand(net, params, order) for order in _MODELS.values()]
+                ends = [_descend(model, params, rates, (x, y, x_test), eta, self.steps) for model in models]
+                return jnp.stack([jnp.sqrt(jnp.mean((end - real) ** 2)) for end in ends])
+
+            found = np.asarray(jax.vmap(gap)(jax.random.split(jax.random.fold_in(key, n), self.draws)))
+            for i, name in enumerate(_MODELS):
+                gaps[name].append(jackknife(np.log(found[:, i]), np.exp))
+        curves = {name: stacked(values) for name, values in gaps.items()}
+        return {f"{name} gap": curve for name, curve in curves.items()} | {
+            name: _power_of_width(self.widths, curve) for name, curve in curves.items()
+        }
+
+    def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
+        laws = {
+            rf"{name} model: $n^{{{predicted[name]:g}}}$": (measured[f"{name} gap"], predicted[name])
+            for name in _MODELS
+        }
+        return power_laws("A wide network is a cubic model", self.widths, laws, r"width $n$", _DISTANCE)
+
 
 _MODELS = {"linear": 1, "quadratic": 2, "cubic": 3}
 _SLOPES = {"linear": -1.0, "quadratic": -1.0, "cubic": -2.0}
-
-
-def _width_theory(setting: Widths) -> Prediction:
-    return {name: np.array(slope) for name, slope in _SLOPES.items()}
 
 
 def _descend(
@@ -122,30 +151,6 @@ def _descend(
     return function(lax.scan(step, params, None, length=steps)[0], x_test)
 
 
-def _width_measure(setting: Widths, key) -> Measurement:
-    x, y, x_test = setting.data
-    gaps: dict[str, list[Estimate]] = {name: [] for name in _MODELS}
-    for n in setting.widths:
-        net = setting.net(n)
-        rates = jax.tree.map(jnp.asarray, net.learning_rates(3))
-
-        @jax.jit
-        def gap(draw_key, net=net, rates=rates, eta=setting.eta):
-            params = net.init(draw_key, 3)
-            real = _descend(net.apply, params, rates, (x, y, x_test), eta, setting.steps)
-            models = [expand(net, params, order) for order in _MODELS.values()]
-            ends = [_descend(model, params, rates, (x, y, x_test), eta, setting.steps) for model in models]
-            return jnp.stack([jnp.sqrt(jnp.mean((end - real) ** 2)) for end in ends])
-
-        found = np.asarray(jax.vmap(gap)(jax.random.split(jax.random.fold_in(key, n), setting.draws)))
-        for i, name in enumerate(_MODELS):
-            gaps[name].append(jackknife(np.log(found[:, i]), np.exp))
-    curves = {name: stacked(values) for name, values in gaps.items()}
-    return {f"{name} gap": curve for name, curve in curves.items()} | {
-        name: _power_of_width(setting.widths, curve) for name, curve in curves.items()
-    }
-
-
 def _power_of_width(widths: tuple[int, ...], gaps: Estimate) -> Estimate:
     """Networks of different width are drawn independently."""
     return propagated(lambda values: fitted_power(np.array(widths, float), values), gaps)
@@ -154,14 +159,6 @@ def _power_of_width(widths: tuple[int, ...], gaps: Estimate) -> Estimate:
 def _bend(depth: int, widths: tuple[int, ...]) -> float:
     """What the next order, a relative change by depth/width, does to a power fitted to these widths."""
     return float(depth_over_width(depth, widths[0]) / np.log(widths[-1] / widths[0]))
-
-
-def _width_figure(setting: Widths, predicted: Prediction, measured: Measurement) -> Figure:
-    laws = {
-        rf"{name} model: $n^{{{predicted[name]:g}}}$": (measured[f"{name} gap"], predicted[name])
-        for name in _MODELS
-    }
-    return power_laws("A wide network is a cubic model", setting.widths, laws, r"width $n$", _DISTANCE)
 
 
 @dataclass(frozen=True)
@@ -188,55 +185,51 @@ class Machines(RandomProblem):
         every = jax.device_get(jax.vmap(lambda key: self.net(n).init(key, self.points))(keys))
         return [jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), every) for i in range(self.draws)]
 
+    def theory(self) -> Prediction:
+        x, y, x_test = self.data
+        found: dict[str, list] = {"NTK alone": [], "NTK and dNTK": []}
+        for n in self.widths:
+            net = self.net(n)
+            rates = net.learning_rates(self.points)
+            models = [TangentModel(net.apply, p, rates=rates) for p in self.params(n)]
+            machines = [nearly_kernel_machine(model, x, y, x_test, GradientDescent()) for model in models]
+            found["NTK alone"].append([np.asarray(m.linear) for m in machines])
+            found["NTK and dNTK"].append([np.asarray(m.prediction) for m in machines])
+        return {name: np.array(values) for name, values in found.items()} | {"slope": np.array(-1.0)}
 
-def _machine_theory(setting: Machines) -> Prediction:
-    x, y, x_test = setting.data
-    found: dict[str, list] = {"NTK alone": [], "NTK and dNTK": []}
-    for n in setting.widths:
-        net = setting.net(n)
-        rates = net.learning_rates(setting.points)
-        models = [TangentModel(net.apply, p, rates=rates) for p in setting.params(n)]
-        machines = [nearly_kernel_machine(model, x, y, x_test, GradientDescent()) for model in models]
-        found["NTK alone"].append([np.asarray(m.linear) for m in machines])
-        found["NTK and dNTK"].append([np.asarray(m.prediction) for m in machines])
-    return {name: np.array(values) for name, values in found.items()} | {"slope": np.array(-1.0)}
+    def measure(self, key) -> Measurement:
+        data, ends = self.data, []
+        for n in self.widths:
+            net, draws = self.net(n), self.params(n)
+            rates = jax.tree.map(jnp.asarray, net.learning_rates(self.points))
+            curvatures = np.array([_curvatures(net, params, data[0]) for params in draws])
+            steps = _steps_to_the_end(curvatures)
+            run = lambda p, eta, net=net, rates=rates, steps=steps: _descend(
+                net.apply, p, rates, data, eta, steps
+            )
+            every = jax.tree.map(lambda *leaves: jnp.stack(leaves), *draws)
+            ends.append(np.asarray(jax.jit(jax.vmap(run))(every, jnp.asarray(1 / curvatures[:, -1]))))
+        return {"outputs": exact(np.array(ends))}
 
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        for name in ("NTK alone", "NTK and dNTK"):
+            power = _power_of_width(self.widths, _machine_gaps(predicted, measured, name))
+            bend = _bend(2, self.widths)
+            yield absolute_error(f"power of the width, {name}", predicted["slope"], power, bend)
 
-def _machine_measure(setting: Machines, key) -> Measurement:
-    data, ends = setting.data, []
-    for n in setting.widths:
-        net, draws = setting.net(n), setting.params(n)
-        rates = jax.tree.map(jnp.asarray, net.learning_rates(setting.points))
-        curvatures = np.array([_curvatures(net, params, data[0]) for params in draws])
-        steps = _steps_to_the_end(curvatures)
-        run = lambda p, eta, net=net, rates=rates, steps=steps: _descend(
-            net.apply, p, rates, data, eta, steps
-        )
-        every = jax.tree.map(lambda *leaves: jnp.stack(leaves), *draws)
-        ends.append(np.asarray(jax.jit(jax.vmap(run))(every, jnp.asarray(1 / curvatures[:, -1]))))
-    return {"outputs": exact(np.array(ends))}
+    def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
+        names = ("NTK alone", "NTK and dNTK")
+        laws = {
+            f"{name}: $1/n$": (_machine_gaps(predicted, measured, name), predicted["slope"]) for name in names
+        }
+        title = "Trained networks and the formula at their initialisation"
+        return power_laws(title, self.widths, laws, r"width $n$", _DISTANCE)
 
 
 def _machine_gaps(predicted: Prediction, measured: Measurement, name: str) -> Estimate:
     """Geometric mean over draws of the rms distance of the test outputs."""
     squares = np.mean((predicted[name] - measured["outputs"].value) ** 2, axis=(2, 3))
     return stacked([jackknife(np.log(row) / 2, np.exp) for row in squares])
-
-
-def _machine_compare(setting: Machines, predicted: Prediction, measured: Measurement) -> Checks:
-    for name in ("NTK alone", "NTK and dNTK"):
-        power = _power_of_width(setting.widths, _machine_gaps(predicted, measured, name))
-        bend = _bend(2, setting.widths)
-        yield absolute_error(f"power of the width, {name}", predicted["slope"], power, bend)
-
-
-def _machine_figure(setting: Machines, predicted: Prediction, measured: Measurement) -> Figure:
-    names = ("NTK alone", "NTK and dNTK")
-    laws = {
-        f"{name}: $1/n$": (_machine_gaps(predicted, measured, name), predicted["slope"]) for name in names
-    }
-    title = "Trained networks and the formula at their initialisation"
-    return power_laws(title, setting.widths, laws, r"width $n$", _DISTANCE)
 
 
 CLAIMS = (
@@ -263,10 +256,6 @@ CLAIMS = (
         source=f"{_SOURCE} (quadratic models are minimal, not complete)",
         quick=Machines((64, 2048), draws=64),
         full=Machines((64, 128, 256, 512, 1024), draws=150),
-        theory=_machine_theory,
-        measure=_machine_measure,
-        compare=_machine_compare,
-        figure=_machine_figure,
         wrong={"slope": scaled(0.5)},
     ),
     Claim(
@@ -277,14 +266,11 @@ CLAIMS = (
         source=f"{_SOURCE} (with the output of the start, which the slide leaves out)",
         quick=Widths((256, 4096), draws=100),
         full=Widths((256, 512, 1024, 2048, 4096), draws=100),
-        theory=_width_theory,
-        measure=_width_measure,
         compare=compare_each(
             {name: f"power of the width, {name} model" for name in _MODELS},
             absolute_error,
             lambda setting, _: _bend(setting.hidden_layers + 1, setting.widths),
         ),
-        figure=_width_figure,
         wrong={"cubic": scaled(0.5), "quadratic": scaled(2.0)},
     ),
 )
