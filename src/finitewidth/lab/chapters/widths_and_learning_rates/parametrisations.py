@@ -12,6 +12,7 @@ from finitewidth.lab.framework.comparison import absolute_error, compare_each, z
 from finitewidth.lab.framework.estimate import exact, jackknife, propagated, stacked
 from finitewidth.lab.framework.wrong import scaled, shifted
 from finitewidth.lab.shapes.networks import equal_layers
+from finitewidth.lab.shapes.orders import fitted_power
 from finitewidth.networks.ensembles import train_ensemble
 from finitewidth.networks.models import as_model
 from finitewidth.networks.observables import Outputs
@@ -60,7 +61,7 @@ class WeightMovement:
                 movement.append(jackknife(squares, np.sqrt))
             found[f"{name} movement"] = stacked(movement)
             found[f"{name} exponent"] = propagated(
-                lambda sizes: _slope(self.widths, sizes), found[f"{name} movement"]
+                lambda sizes: fitted_power(np.array(self.widths), sizes), found[f"{name} movement"]
             )
         return found
 
@@ -78,10 +79,6 @@ _MOVING = {"ntk": -0.5, "mean-field": 0.0}
 
 def _first_weights(params):
     return params[0].weight
-
-
-def _slope(widths: tuple[int, ...], values: np.ndarray) -> float:
-    return float(np.polyfit(np.log2(widths), np.log2(values), 1)[0])
 
 
 @dataclass(frozen=True)
