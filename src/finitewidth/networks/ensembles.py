@@ -195,12 +195,8 @@ def train_ensemble(
     observables = as_observables(record, task.model, task.loss, None, task.x, task.y)
     observables |= as_observables(["loss"], task.model, task.loss, None, task.x, task.y)
     member = Trained(net, task, observables, x_test, steps, every, weights)
-    settings = {
-        **describe(net, key, task, x_test, optimizer, learning_rate, weights),
-        "steps": steps,
-        "record": sorted(observables),
-        "record_every": every,
-    }
+    about = describe(net, key, task, x_test, optimizer, learning_rate, weights)
+    settings = {**about, "steps": steps, "record": sorted(observables), "record_every": every}
     if directory is not None:
         refuse_unnamed(optimizer=optimizer, learning_rate=learning_rate, loss=loss, weights=weights)
     results = map_members(
