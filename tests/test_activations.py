@@ -114,7 +114,7 @@ def test_bad_functions(function, words):
 
 def test_wrong_types(unchecked_annotations):
     with pytest.raises(
-        TypeError, match=r"Activation needs a function of an array, got 'relu'.*pass its name to MLP"
+        TypeError, match=r"Activation needs a function of an array, got 'relu'.*pass its name instead"
     ):
         fw.Activation("relu")
     with pytest.raises(TypeError, match=r"activation must be a name, a function or an Activation, got 3"):

@@ -14,14 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from finitewidth.expectations.closed_forms import (
-    Erf,
-    Gelu,
-    Monomial,
-    PiecewiseLinear,
-    Sinusoid,
-    Step,
-)
+from finitewidth.arrays import Elementwise
+from finitewidth.expectations.closed_forms import Erf, Gelu, Monomial, PiecewiseLinear, Sinusoid, Step
 from finitewidth.expectations.hermite import DEFAULT_TERMS, hermite_series
 from finitewidth.expectations.kinks import evaluate
 from finitewidth.expectations.laws import PairLaw
@@ -52,7 +46,7 @@ class Activation:
     >>> net = fw.MLP(hidden=(64, 64), activation=squareplus, C_b=0.0, C_W=1.0)
     """
 
-    function: Callable[[Array], Array]
+    function: Elementwise
     name: str = ""
     closed_form: PairLaw | None = None
 
@@ -60,7 +54,7 @@ class Activation:
         if not callable(self.function):
             raise TypeError(
                 f"Activation needs a function of an array, got {self.function!r}; "
-                "for a built-in activation pass its name to MLP instead."
+                "for a built-in activation pass its name instead."
             )
         if not self.name:
             object.__setattr__(self, "name", getattr(self.function, "__name__", "custom"))
@@ -99,16 +93,14 @@ class _Reference(NamedTuple):
     name: str
 
 
-def _by_reference(function: Callable[[Array], Array]) -> "Callable[[Array], Array] | _Reference":
+def _by_reference(function: Elementwise) -> "Elementwise | _Reference":
     """Where to import the function from, if it can be imported from another program; else the function."""
     place = _Reference(getattr(function, "__module__", None) or "__main__", getattr(function, "__name__", ""))
     found = getattr(sys.modules.get(place.module), place.name, None) if place.name else None
     return place if found is function and place.module != "__main__" else function
 
 
-def _rebuilt(
-    function: "Callable[[Array], Array] | _Reference", name: str, closed_form: PairLaw | None
-) -> Activation:
+def _rebuilt(function: "Elementwise | _Reference", name: str, closed_form: PairLaw | None) -> Activation:
     """What `Activation.__reduce__` describes."""
     if isinstance(function, _Reference):
         found = getattr(importlib.import_module(function.module), function.name)
@@ -116,7 +108,7 @@ def _rebuilt(
     return Activation(function, name, closed_form)
 
 
-def _check_on_nodes(name: str, function: Callable[[Array], Array]) -> None:
+def _check_on_nodes(name: str, function: Elementwise) -> None:
     """Refuse a function that is not elementwise or not finite where the quadrature looks."""
     with outside_tracing():
         nodes = jnp.asarray(gaussian_rule().nodes)
@@ -189,7 +181,7 @@ class BuiltIn(NamedTuple):
     `torch` is the text of a module, or of an expression in z; `jax` is the text of a function.
     """
 
-    function: Callable[[Array], Array]
+    function: Elementwise
     closed_form: PairLaw | None
     torch: str
     jax: str
@@ -247,7 +239,7 @@ def _by_name(name: str) -> Activation | None:
         return None
 
 
-def as_activation(activation: "str | Activation | Callable[[Array], Array]") -> Activation:
+def as_activation(activation: "str | Activation | Elementwise") -> Activation:
     """An `Activation` from a name, a function or an `Activation`.
 
     Families take a parameter after a colon: ``"leaky_relu:0.2"``, ``"monomial:3"``.

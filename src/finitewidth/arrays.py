@@ -4,8 +4,15 @@ Axes have one vocabulary: `train`, `test` and `out` (points and outputs), `n d` 
 `features`, `params`.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Array, Float
 
 AnyArray = np.ndarray | Array
+# A function that acts on every entry of an array alone.
+Elementwise = Callable[[Array], Array]
+# Tensors over two and over four points, in NumPy.
+Matrix = Float[np.ndarray, "n n"]
+Quadruple = Float[np.ndarray, "n n n n"]
 Labels = Float[AnyArray, "train out"] | Float[AnyArray, " train"]

@@ -1,13 +1,13 @@
 """A function of one number together with its derivatives."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from finitewidth.arrays import Elementwise
 
-def value_and_derivatives(function: Callable[[Array], Array], t: Array, order: int) -> list[Array]:
+
+def value_and_derivatives(function: Elementwise, t: Array, order: int) -> list[Array]:
     """The function at t and its derivatives up to the given order; elementwise if t is an array."""
     if order == 0:
         return [function(t)]

@@ -71,7 +71,7 @@ def save(thing: object, path: str | os.PathLike) -> Path:
     described = _described(thing, "", arrays)
     text = {
         "format": FORMAT,
-        "versions": {name: _version(name) for name in ("finitewidth", "jax", "numpy")},
+        "versions": versions(),
         "content": described,
     }
     with whole_file(_target(path)) as file:
@@ -116,6 +116,11 @@ def load(path: str | os.PathLike) -> Any:
             raise
         except _DAMAGE as error:
             raise ValueError(f"{place} is damaged: {_words(error)}") from None
+
+
+def versions() -> dict[str, str]:
+    """Of this package and of those that decide about its numbers."""
+    return {name: _version(name) for name in ("finitewidth", "jax", "numpy")}
 
 
 def _version(package: str) -> str:

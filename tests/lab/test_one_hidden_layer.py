@@ -42,9 +42,9 @@ def test_one_draw_trains_like_a_network():
         single(params[1].weight)[None],
         single(params[1].bias)[None],
     )
-    trained = shallow.outputs(net, shallow.trained(net, points, start, 0.2, 6))[0]
+    trained = shallow.outputs(points, shallow.trained(points, start, 0.2, 6))[0]
     assert_close(trained, np.asarray(net.apply(end, jnp.asarray(every))), ROUNDING["float32"])
-    kernel = shallow.tangent_kernel(net, points, start)[0]
+    kernel = shallow.tangent_kernel(points, start)[0]
     empirical = fw.empirical_ntk(net, params, jnp.asarray(every), jnp.asarray(x))
     assert_close(kernel, np.asarray(empirical).transpose(2, 0, 3, 1), ROUNDING["float32"])
 

@@ -1,15 +1,13 @@
 """Neurons: an activation applied to every number on its own."""
 
-from collections.abc import Callable
-
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
-from finitewidth.architecture.weights import Draw
+from finitewidth.architecture.weights import Law, Precision
+from finitewidth.arrays import Elementwise
 
 
 class Activate(Layer):
@@ -17,19 +15,14 @@ class Activate(Layer):
 
     activation: Activation = eqx.field(static=True)
 
-    def __init__(self, activation: str | Activation | Callable[[Array], Array]):
+    def __init__(self, activation: str | Activation | Elementwise):
         self.activation = as_activation(activation)
 
     def leaving(self, entering: Shape) -> Shape:
         return entering
 
     def init(
-        self,
-        key: PRNGKeyArray,
-        entering: Shape | int,
-        *,
-        weights: str | Draw = "gaussian",
-        dtype: jnp.dtype | type = float,
+        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
     ) -> tuple[()]:
         return ()
 

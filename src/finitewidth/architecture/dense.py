@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place
-from finitewidth.architecture.weights import Draw, draw_weight
+from finitewidth.architecture.weights import Law, Precision, draw_weight
 from finitewidth.checks import as_precision, check_key
 
 Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
@@ -38,7 +38,7 @@ class Hyperparameters(NamedTuple):
         key: PRNGKeyArray,
         place: Place,
         parametrisation: Parametrisation,
-        weights: str | Draw,
+        weights: Law,
         dtype: jnp.dtype,
     ) -> Affine:
         """Weight (fan_out, fan_in) and bias (fan_out,) of one layer."""
@@ -109,12 +109,7 @@ class Dense(Layer):
         return (*entering[:-1], self.width)
 
     def init(
-        self,
-        key: PRNGKeyArray,
-        entering: Shape | int,
-        *,
-        weights: str | Draw = "gaussian",
-        dtype: jnp.dtype | type = float,
+        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
     ) -> Affine:
         check_key(key)
         dtype = as_precision(dtype)

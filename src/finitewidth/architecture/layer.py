@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from finitewidth.architecture.parametrisation import NTK, Geometry, Parametrisation
-from finitewidth.architecture.weights import Draw
+from finitewidth.architecture.weights import Law, Precision
 from finitewidth.checks import is_number
 from finitewidth.saving import save
 
@@ -54,12 +54,7 @@ class Layer(eqx.Module):
 
     @abstractmethod
     def init(
-        self,
-        key: PRNGKeyArray,
-        entering: Shape | int,
-        *,
-        weights: str | Draw = "gaussian",
-        dtype: jnp.dtype | type = float,
+        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
     ) -> PyTree:
         """Draw the parameters, a tree of arrays; an empty tuple for a layer that has none."""
 

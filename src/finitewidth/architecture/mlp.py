@@ -1,6 +1,6 @@
 """The multilayer perceptron: a stack of dense layers with one activation between them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import equinox as eqx
 import jax
@@ -22,7 +22,8 @@ from finitewidth.architecture.dense import (
 )
 from finitewidth.architecture.layer import Layer, Shape, as_sizes
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
-from finitewidth.architecture.weights import Draw
+from finitewidth.architecture.weights import Law, Precision
+from finitewidth.arrays import Elementwise
 from finitewidth.checks import as_precision, check_key, check_whole
 
 Params = tuple[Affine, ...]
@@ -76,7 +77,7 @@ class MLP(Layer):
     def __init__(
         self,
         hidden: Sequence[int],
-        activation: str | Activation | Callable[[Array], Array] = "relu",
+        activation: str | Activation | Elementwise = "relu",
         C_b: Hyperparameter | None = None,
         C_W: Hyperparameter | None = None,
         lambda_b: Hyperparameter = 1.0,
@@ -126,12 +127,7 @@ class MLP(Layer):
         return [dense[0], *(part for layer in dense[1:] for part in (neurons, layer))]
 
     def init(
-        self,
-        key: PRNGKeyArray,
-        n_in: Shape | int,
-        *,
-        weights: str | Draw = "gaussian",
-        dtype: jnp.dtype | type = float,
+        self, key: PRNGKeyArray, n_in: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
     ) -> Params:
         """Draw one network.
 

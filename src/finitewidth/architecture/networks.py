@@ -23,7 +23,7 @@ def check_network(net: object) -> None:
     if not isinstance(net, Layer):
         given = getattr(net, "__name__", type(net).__name__)
         raise TypeError(
-            "net must be an MLP or another network of layers, which says how networks are drawn and trained, "
+            "net must be a network of layers, such as fw.MLP, which says how networks are drawn and trained, "
             f"got {given}; a function of (params, x) has its place in empirical_ntk, expand and train."
         )
 

@@ -47,7 +47,7 @@ class Parametrisation(abc.ABC):
 
     @property
     def name(self) -> str:
-        """What `MLP` calls it."""
+        """What networks call it."""
         return next((name for name, kind in _BY_NAME.items() if type(self) is kind), type(self).__name__)
 
     @abc.abstractmethod

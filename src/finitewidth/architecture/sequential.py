@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
@@ -12,7 +11,7 @@ from finitewidth.architecture.critical_point import critical_variances
 from finitewidth.architecture.dense import Dense
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, as_parametrisation
-from finitewidth.architecture.weights import Draw
+from finitewidth.architecture.weights import Law, Precision
 
 
 class Sequential(Layer):
@@ -65,12 +64,7 @@ class Sequential(Layer):
         return self._shapes(entering)[-1]
 
     def init(
-        self,
-        key: PRNGKeyArray,
-        entering: Shape | int,
-        *,
-        weights: str | Draw = "gaussian",
-        dtype: jnp.dtype | type = float,
+        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
     ) -> tuple[PyTree, ...]:
         placed, shapes = self._placed(as_shape("entering", entering))
         random = [layer.has_parameters(shape) for layer, shape in zip(placed, shapes, strict=True)]
@@ -144,12 +138,7 @@ class Repeat(Layer):
         return leaving
 
     def init(
-        self,
-        key: PRNGKeyArray,
-        entering: Shape | int,
-        *,
-        weights: str | Draw = "gaussian",
-        dtype: jnp.dtype | type = float,
+        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
     ) -> PyTree:
         draw = lambda k: self.layer.init(k, entering, weights=weights, dtype=dtype)
         return jax.vmap(draw)(jax.random.split(key, self.times))

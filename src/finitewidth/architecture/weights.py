@@ -8,6 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Draw = Callable[[PRNGKeyArray, tuple[int, int], jnp.dtype], Array]
+# A law by its name, or as a function; and a type of real numbers.
+Law = str | Draw
+Precision = jnp.dtype | type
 
 # Standard deviation of a standard normal cut off at two standard deviations.
 _TRUNCATED_STD = 0.8796256610342398
@@ -42,7 +45,7 @@ DRAWS: dict[str, Draw] = {
 
 
 def draw_weight(
-    weights: str | Draw, key: PRNGKeyArray, shape: tuple[int, int], dtype: jnp.dtype
+    weights: Law, key: PRNGKeyArray, shape: tuple[int, int], dtype: jnp.dtype
 ) -> Float[Array, "out in"]:
     """A weight matrix of unit variance from a named law or a function of (key, shape, dtype)."""
     if isinstance(weights, str):

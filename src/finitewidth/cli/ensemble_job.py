@@ -14,7 +14,7 @@ from finitewidth.data.inputs import is_plain
 from finitewidth.data.sets import as_classes, as_numbers
 from finitewidth.data.table import is_number
 from finitewidth.networks.ensembles import Ensemble
-from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.networks.tangent_kernel import as_matrix, empirical_ntk
 from finitewidth.study.preparation import chosen_target, with_target
 
 
@@ -74,8 +74,7 @@ def below_the_limit(net: Layer, key: jax.Array, x: np.ndarray) -> float:
     """Half of the largest stable step of one network, from the NTK of at most 500 training points."""
     shown = x[:500]
     kernel = np.asarray(empirical_ntk(net, net.init(key, x.shape[1]), shown))
-    n_out, n = kernel.shape[0], kernel.shape[2]
-    largest = np.linalg.eigvalsh(kernel.swapaxes(1, 2).reshape(n_out * n, n_out * n))[-1]
+    largest = np.linalg.eigvalsh(as_matrix(kernel))[-1]
     # Beyond the points shown, the sum over points grows in proportion.
     return float(len(shown) / (len(x) * largest))
 

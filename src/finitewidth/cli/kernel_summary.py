@@ -6,7 +6,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.cli.console import note
 from finitewidth.data import inputs_of, read_table
 from finitewidth.scale.tiles import KernelTile
@@ -28,9 +28,9 @@ class KernelSummary:
             low, high = self.ranges.get(name, (np.inf, -np.inf))
             self.ranges[name] = min(low, float(values.min())), max(high, float(values.max()))
 
-    def table(self, net: MLP, first: np.ndarray, second, out: Path, seconds: float) -> Table:
+    def table(self, net: Layer, first: np.ndarray, second, out: Path, seconds: float) -> Table:
         """The ranges, with the hyperparameters and the file below them."""
-        columns = len(first) if second is None else len(second)
+        net, columns = dense_stack(net), len(first) if second is None else len(second)
         table = Table(title=f"{net.activation.name}, depth {net.depth}: {len(first)} x {columns} kernels")
         table.add_column("")
         table.add_column("smallest", justify="right")
@@ -45,7 +45,7 @@ class KernelSummary:
 
 
 def load_inputs(
-    inputs: str, test: str | None, target: str | None, dtype: str | None, net: MLP
+    inputs: str, test: str | None, target: str | None, dtype: str | None, net: Layer
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The inputs in a file and the test inputs, checked, in the precision asked for."""
     table = read_table(inputs)

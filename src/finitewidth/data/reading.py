@@ -185,9 +185,4 @@ def _array_column(values: np.ndarray) -> Column:
 _TEXT: dict[str, Callable[[Path, Mapping[str, str]], _Read]] = dict.fromkeys(
     (".csv", ".tsv", ".txt", ".tab"), _from_text
 )
-_READERS = _TEXT | {
-    ".parquet": _from_parquet,
-    ".xlsx": _from_xlsx,
-    ".npz": _from_npz,
-    ".npy": _from_npy,
-}
+_READERS = _TEXT | {".parquet": _from_parquet, ".xlsx": _from_xlsx, ".npz": _from_npz, ".npy": _from_npy}

@@ -8,7 +8,7 @@ a polynomial, a Gauss rule takes fewer nodes.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import gammainccinv
 
+from finitewidth.arrays import Elementwise
 from finitewidth.derivatives import value_and_derivatives
 from finitewidth.expectations.quadrature import Rule
 from finitewidth.tracing import outside_tracing
@@ -56,7 +57,7 @@ def gaussian_radius(tolerance: float) -> float:
     return math.sqrt(2 * gammainccinv(2, tolerance / 100))
 
 
-def axis_rule(function: Callable[[Array], Array], spread: float, tolerance: float) -> Rule:
+def axis_rule(function: Elementwise, spread: float, tolerance: float) -> Rule:
     """The smallest rule whose error stays below the tolerance along an axis of this spread."""
     ratio = _RATIO if spread > _NARROW else _NARROW_RATIO
     rung = math.ceil(math.log(max(spread, _NARROWEST) / _NARROW) / math.log(ratio))
@@ -64,7 +65,7 @@ def axis_rule(function: Callable[[Array], Array], spread: float, tolerance: floa
 
 
 @functools.lru_cache(maxsize=4096)
-def _rule(function: Callable[[Array], Array], spread: float, tolerance: float) -> Rule:
+def _rule(function: Elementwise, spread: float, tolerance: float) -> Rule:
     error = _errors(function, spread)
     radius = gaussian_radius(tolerance)
     fine = np.flatnonzero(error.trapezoid <= tolerance)
@@ -97,7 +98,7 @@ class _Errors(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def _errors(function: Callable[[Array], Array], spread: float) -> _Errors:
+def _errors(function: Elementwise, spread: float) -> _Errors:
     j = np.arange(-int(_REACH / _STEPS[-1]), int(_REACH / _STEPS[-1]) + 1)
     u = _STEPS[:, None, None] * (_STARTS[:, None] + j)
     inside = np.abs(u) < _REACH
@@ -128,7 +129,7 @@ def _errors(function: Callable[[Array], Array], spread: float) -> _Errors:
     return worst
 
 
-def stacked(function: Callable[[Array], Array], z: Float[Array, "*s"]) -> Float[Array, "4 *s"]:
+def stacked(function: Elementwise, z: Float[Array, "*s"]) -> Float[Array, "4 *s"]:
     """The function and its first three derivatives."""
     return jnp.stack(value_and_derivatives(function, z, HIGHEST))
 

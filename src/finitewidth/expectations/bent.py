@@ -15,8 +15,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from finitewidth.arrays import Elementwise, Matrix, Quadruple
 from finitewidth.expectations.axis_rules import SIGNATURES, Signature
 from finitewidth.expectations.cones import cone_grid, thin_root
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, tower
@@ -33,21 +34,19 @@ _PARALLEL = 1e-9
 _ORDERS = HIGHEST_DERIVATIVE + 1
 
 
-def jumps_of(function: Callable[[Array], Array]) -> tuple[float, ...]:
+def jumps_of(function: Elementwise) -> tuple[float, ...]:
     """Jumps at zero of the derivatives of order 1, 2, ...; all zero for a smooth function."""
     found = shape_at_zero(function).jumps
     return (*found, *(0.0,) * (HIGHEST_DERIVATIVE - len(found)))
 
 
-def parallel_pairs(K: Float[np.ndarray, "n n"]) -> Bool[np.ndarray, "n n"]:
+def parallel_pairs(K: Matrix) -> Bool[np.ndarray, "n n"]:
     """Pairs of inputs whose preactivations are multiples of each other."""
     q = np.diag(K)
     return q[:, None] * q - K**2 <= _PARALLEL * q[:, None] * q
 
 
-def bent_pairs(
-    function: Callable[[Array], Array], K: Float[np.ndarray, "n n"], tolerance: float
-) -> Float[np.ndarray, "6 6 n n"]:
+def bent_pairs(function: Elementwise, K: Matrix, tolerance: float) -> Float[np.ndarray, "6 6 n n"]:
     r"""$\langle\sigma^{(k)}_a\sigma^{(l)}_b\rangle$; for parallel inputs without the delta functions."""
     M = _bracket_pairs(function, K, tolerance)
     jumps = jumps_of(function)
@@ -64,9 +63,7 @@ def bent_pairs(
     return M
 
 
-def _bracket_pairs(
-    function: Callable[[Array], Array], K: Float[np.ndarray, "n n"], tolerance: float
-) -> Float[np.ndarray, "6 6 n n"]:
+def _bracket_pairs(function: Elementwise, K: Matrix, tolerance: float) -> Float[np.ndarray, "6 6 n n"]:
     """Averages of the derivatives on either side, all pairs of inputs in one evaluation."""
     n = len(K)
     pairs = list(itertools.combinations_with_replacement(range(n), 2))
@@ -85,7 +82,7 @@ def _bracket_pairs(
 
 
 def _brackets(
-    function: Callable[[Array], Array], z: Float[np.ndarray, "*s"], highest: int = HIGHEST_DERIVATIVE
+    function: Elementwise, z: Float[np.ndarray, "*s"], highest: int = HIGHEST_DERIVATIVE
 ) -> Float[np.ndarray, "orders *s"]:
     """Derivatives up to the highest; z is filled up to a power of two, so that few sizes are compiled."""
     filled = np.zeros(2 ** math.ceil(math.log2(max(z.size, 1))))
@@ -98,7 +95,7 @@ def _brackets(
 class _GivenZero:
     """Averages with delta functions at the row input, for all pairs at once."""
 
-    def __init__(self, function, K: Float[np.ndarray, "n n"], q: Float[np.ndarray, " n"]):
+    def __init__(self, function, K: Matrix, q: Float[np.ndarray, " n"]):
         rule = gaussian_rule()
         self._q = q[:, None]
         self._std = np.sqrt(q - K**2 / self._q)
@@ -106,17 +103,17 @@ class _GivenZero:
         self._hermite = np.polynomial.hermite_e.hermevander(rule.nodes, 2 * _ORDERS) * rule.weights[:, None]
         self._brackets = _brackets(function, self._std[..., None] * rule.nodes)
 
-    def with_bracket(self, i: int, l: int) -> Float[np.ndarray, "n n"]:
+    def with_bracket(self, i: int, l: int) -> Matrix:
         """<delta^(i)(z_a) [sigma^(l)](z_b)>."""
         return self._sum(i, lambda j: self._brackets[l] @ self._hermite[:, j])
 
-    def two_deltas(self, i: int, l: int) -> Float[np.ndarray, "n n"]:
+    def two_deltas(self, i: int, l: int) -> Matrix:
         """<delta^(i)(z_a) delta^(l)(z_b)>."""
         scale = math.sqrt(2 * math.pi) * self._std ** (l + 1)
         # By parts, delta^(l) He_j(v) averages to the derivative of He_j times the density: He_(l+j)(0).
         return self._sum(i, lambda j: _hermite_at_zero(l + j) / scale)
 
-    def _sum(self, i: int, average: Callable[[int], np.ndarray]) -> Float[np.ndarray, "n n"]:
+    def _sum(self, i: int, average: Callable[[int], np.ndarray]) -> Matrix:
         total = np.zeros_like(self._ratio)
         for j in range(i + 1):
             r = i - j
@@ -132,9 +129,7 @@ def _hermite_at_zero(order: int) -> float:
     return (-1.0) ** (order // 2) * math.prod(range(1, order, 2))
 
 
-def bent_four_point(
-    function: Callable[[Array], Array], K: Float[np.ndarray, "n n"], tolerance: float
-) -> FourPoint:
+def bent_four_point(function: Elementwise, K: Matrix, tolerance: float) -> FourPoint:
     """Averages of four factors for all quadruples of inputs: values and slopes, and all if no slope jumps."""
     n = len(K)
     jumps = jumps_of(function)
@@ -152,7 +147,7 @@ def bent_four_point(
 
 
 def _set_of_inputs(
-    function: Callable[[Array], Array], K: Float[np.ndarray, "m m"], tolerance: float
+    function: Elementwise, K: Float[np.ndarray, "m m"], tolerance: float
 ) -> Float[np.ndarray, "patterns 4 4 4 4"]:
     """More directions until they make no difference."""
     root = thin_root(K)
@@ -172,9 +167,7 @@ def _set_of_inputs(
     )
 
 
-def _slopes_given_zero(
-    function: Callable[[Array], Array], K: Float[np.ndarray, "n n"], tolerance: float
-) -> Float[np.ndarray, "n n n n"]:
+def _slopes_given_zero(function: Elementwise, K: Matrix, tolerance: float) -> Quadruple:
     """<delta(z_a) sigma'_b sigma'_c sigma'_d>, the slope being continuous."""
     n = len(K)
     result = np.zeros((n,) * 4)
@@ -200,7 +193,7 @@ def _slopes_given_zero(
 
 
 @functools.lru_cache(maxsize=1024)
-def radial_nodes(function: Callable[[Array], Array], spread: float, tolerance: float) -> int:
+def radial_nodes(function: Elementwise, spread: float, tolerance: float) -> int:
     """Distances from the origin that resolve the activation at this spread, found in one dimension."""
     root = np.full((1, 1), spread)
     patterns = patterns_of(1)

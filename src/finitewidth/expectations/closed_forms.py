@@ -5,6 +5,7 @@ value by Price's theorem, <sigma'_a sigma'_b> = d<sigma_a sigma_b>/dk.
 """
 
 import math
+from abc import abstractmethod
 from typing import NamedTuple
 
 import equinox as eqx
@@ -74,37 +75,36 @@ class Step(ExactLaw):
         return Averages(complement / (2 * math.pi), jnp.zeros_like(k))
 
 
-class Erf(ExactLaw):
-    """The error function."""
+class Elementary(ExactLaw):
+    """A law that is one function of both variances and the covariance, for one input as for two."""
+
+    @abstractmethod
+    def averages(self, q_a, q_b, k) -> Averages:
+        """Averages for variances q_a and q_b and covariance k."""
 
     def moments(self, q):
-        return self._averages(q, q, q)
+        return self.averages(q, q, q)
 
     def features(self, q):
         return q
 
     def pair(self, rows, columns, k):
-        return self._averages(rows[:, None], columns[None, :], k)
+        return self.averages(rows[:, None], columns[None, :], k)
 
-    def _averages(self, q_a, q_b, k) -> Averages:
+
+class Erf(Elementary):
+    """The error function."""
+
+    def averages(self, q_a, q_b, k) -> Averages:
         # (1 + 2 q_a)(1 + 2 q_b) - 4 k^2, written so that nothing cancels for parallel inputs.
         root = jnp.sqrt(1 + 2 * q_a + 2 * q_b + 4 * (q_a * q_b - k**2))
         return Averages(2 / math.pi * jnp.arctan2(2 * k, root), 4 / math.pi / root)
 
 
-class Gelu(ExactLaw):
+class Gelu(Elementary):
     """z times the standard normal distribution function of z."""
 
-    def moments(self, q):
-        return self._averages(q, q, q)
-
-    def features(self, q):
-        return q
-
-    def pair(self, rows, columns, k):
-        return self._averages(rows[:, None], columns[None, :], k)
-
-    def _averages(self, q_a, q_b, k) -> Averages:
+    def averages(self, q_a, q_b, k) -> Averages:
         total = (1 + q_a) * (1 + q_b)
         determinant = 1 + q_a + q_b + (q_a * q_b - k**2)
         root = jnp.sqrt(determinant)
@@ -116,21 +116,12 @@ class Gelu(ExactLaw):
         return Averages(value, slope)
 
 
-class Sinusoid(ExactLaw):
+class Sinusoid(Elementary):
     """sin z (`odd`) or cos z."""
 
     odd: bool = eqx.field(static=True)
 
-    def moments(self, q):
-        return self._averages(q, q, q)
-
-    def features(self, q):
-        return q
-
-    def pair(self, rows, columns, k):
-        return self._averages(rows[:, None], columns[None, :], k)
-
-    def _averages(self, q_a, q_b, k) -> Averages:
+    def averages(self, q_a, q_b, k) -> Averages:
         middle = (q_a + q_b) / 2
         # exp(-middle) sinh(k) and exp(-middle) cosh(k) without overflow; |k| <= middle.
         small = jnp.abs(k) < 1
@@ -148,10 +139,7 @@ class Monomial(ExactLaw):
 
     def moments(self, q):
         p = self.power
-        return Averages(
-            _odd_factorial(p) * q**p,
-            p**2 * _odd_factorial(p - 1) * q ** (p - 1),
-        )
+        return Averages(_odd_factorial(p) * q**p, p**2 * _odd_factorial(p - 1) * q ** (p - 1))
 
     def features(self, q):
         return q

@@ -11,7 +11,6 @@ $M_{kl}[a,b]=\langle\sigma^{(k)}_a\sigma^{(l)}_b\rangle$.
 
 import functools
 import warnings
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import Elementwise
 from finitewidth.derivatives import value_and_derivatives
 from finitewidth.expectations.kinks import shape_at_zero
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
@@ -32,7 +32,7 @@ _LADDER = (64, 128, 256, 512, 1024)
 _PARSEVAL_FLOOR = 1e-14
 
 
-def is_smooth(function: Callable[[Array], Array]) -> bool:
+def is_smooth(function: Elementwise) -> bool:
     """Whether the function and its derivatives up to the fifth are continuous at zero."""
     try:
         return not shape_at_zero(function).jumps
@@ -59,7 +59,7 @@ class DerivativeMoments:
 
     def __init__(
         self,
-        function: Callable[[Array], Array],
+        function: Elementwise,
         K: Float[np.ndarray, "p p"],
         tolerance: float = 1e-10,
         highest: int = HIGHEST_DERIVATIVE,

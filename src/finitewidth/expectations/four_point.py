@@ -8,7 +8,6 @@ integrated over jointly.
 
 import functools
 import itertools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from finitewidth.arrays import Elementwise, Matrix, Quadruple
 from finitewidth.expectations.axis_rules import (
     SIGNATURES,
     Grid,
@@ -34,12 +34,10 @@ _SLAB = 1024
 _SLABS_AT_ONCE = (4, 64)
 _SETS_AT_ONCE = 64
 
-FourPoint = dict[Signature, Float[np.ndarray, "n n n n"]]
+FourPoint = dict[Signature, Quadruple]
 
 
-def four_point_averages(
-    function: Callable[[Array], Array], K: Float[np.ndarray, "n n"], tolerance: float
-) -> FourPoint:
+def four_point_averages(function: Elementwise, K: Matrix, tolerance: float) -> FourPoint:
     """The averages of all `SIGNATURES` for all quadruples of inputs.
 
     Parameters
@@ -66,7 +64,7 @@ def four_point_averages(
     return {signature: spread_out(table, np.arange(n), signature) for signature in SIGNATURES}
 
 
-def _grid(function: Callable[[Array], Array], root: Float[np.ndarray, "m m"], tolerance: float) -> Grid:
+def _grid(function: Elementwise, root: Float[np.ndarray, "m m"], tolerance: float) -> Grid:
     """As fine along each axis of z = root u as the activation asks for."""
     # At most eight rules, four of them along axes, share the error.
     rules = [axis_rule(function, float(spread), tolerance / 8) for spread in np.abs(root).max(axis=0)]
@@ -74,7 +72,7 @@ def _grid(function: Callable[[Array], Array], root: Float[np.ndarray, "m m"], to
 
 
 @functools.lru_cache(maxsize=512)
-def _has_parity(function: Callable[[Array], Array]) -> bool:
+def _has_parity(function: Elementwise) -> bool:
     """Whether the function is odd or even: then all `SIGNATURES` are the same at z and at -z."""
     with outside_tracing():
         z = jnp.linspace(0.0, 8.0, 161)
@@ -95,7 +93,7 @@ def patterns_of(m: int) -> list[tuple[int, ...]]:
 
 
 def set_averages(
-    function: Callable[[Array], Array],
+    function: Elementwise,
     root: Float[np.ndarray, "m rank"],
     grid: Grid,
     patterns: list[tuple[int, ...]],
@@ -109,7 +107,7 @@ def set_averages(
 
 @functools.partial(jax.jit, static_argnames=("function", "patterns"))
 def _partial_averages(
-    function: Callable[[Array], Array],
+    function: Elementwise,
     patterns: tuple[tuple[int, ...], ...],
     root: Float[Array, "m rank"],
     nodes: Float[Array, "slabs slab rank"],
@@ -125,8 +123,8 @@ def _partial_averages(
 
 
 def _smoothed(
-    function: Callable[[Array], Array],
-    K: Float[np.ndarray, "n n"],
+    function: Elementwise,
+    K: Matrix,
     sets: Int[np.ndarray, "sets 4"],
     tolerance: float,
 ) -> Float[np.ndarray, "sets 4 4 4 4"]:
@@ -195,7 +193,7 @@ def spread_out(
     labels: Int[np.ndarray, " n"],
     signature: Signature,
     sides: Int[np.ndarray, " n"] | None = None,
-) -> Float[np.ndarray, "n n n n"]:
+) -> Quadruple:
     """The average of one signature for all quadruples of points, sorted or not.
 
     The table knows sorted quadruples of labels; its arrays have an axis for the order of each factor and,

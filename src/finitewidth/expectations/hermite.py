@@ -12,7 +12,6 @@ exactly and what is left converges fast.
 
 import functools
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -22,6 +21,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Complex, Float, Int
 
+from finitewidth.arrays import Elementwise
 from finitewidth.expectations.kinks import (
     HIGHEST_JUMP,
     RampPairs,
@@ -60,7 +60,7 @@ class Projection(NamedTuple):
 class HermiteSeries(PairLaw):
     """Series law of an elementwise function, truncated to the orders below `terms`."""
 
-    function: Callable[[Array], Array] = eqx.field(static=True)
+    function: Elementwise = eqx.field(static=True)
     shape: Shape = eqx.field(static=True)
     terms: int = eqx.field(static=True)
     nodes: Float[Array | np.ndarray, " nodes"]  # the positive ones only where parity gives the rest
@@ -120,13 +120,13 @@ class HermiteSeries(PairLaw):
         return _series(self.function, shape, terms_needed(self.function, shape, q, tolerance))
 
 
-def hermite_series(function: Callable[[Array], Array], terms: int = DEFAULT_TERMS) -> HermiteSeries:
+def hermite_series(function: Elementwise, terms: int = DEFAULT_TERMS) -> HermiteSeries:
     """The series law of `function`, an elementwise function of an array."""
     return _series(function, shape_at_zero(function), terms)
 
 
 @functools.lru_cache(maxsize=512)
-def _series(function: Callable[[Array], Array], shape: Shape, terms: int) -> HermiteSeries:
+def _series(function: Elementwise, shape: Shape, terms: int) -> HermiteSeries:
     rule = gaussian_rule(terms)
     used = rule.nodes > (0 if shape.stride == 2 else -np.inf)
     ramps = ramp_coefficients(terms)[: len(shape.jumps)]

@@ -8,7 +8,6 @@ the pair averages of ramps are arc-cosine kernels in closed form.
 
 import functools
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import Elementwise
 from finitewidth.expectations.angles import angle
 from finitewidth.tracing import outside_tracing
 
@@ -57,7 +57,7 @@ class Shape(NamedTuple):
         return std[:, None] ** np.arange(1, len(self.jumps) + 1) * np.array(self.jumps)
 
 
-def value_and_slope(function: Callable[[Array], Array], z: Float[Array, "*s"]):
+def value_and_slope(function: Elementwise, z: Float[Array, "*s"]):
     """sigma(z) and sigma'(z) elementwise."""
     return jax.jvp(function, (z,), (jnp.ones_like(z),))
 
@@ -67,7 +67,7 @@ evaluate = jax.jit(value_and_slope, static_argnums=0)
 
 
 @functools.lru_cache(maxsize=512)
-def shape_at_zero(function: Callable[[Array], Array]) -> Shape:
+def shape_at_zero(function: Elementwise) -> Shape:
     """Parity and jumps of an elementwise function, found by evaluating it."""
     with outside_tracing():
         plus, minus, steps = (np.asarray(a) for a in _around_zero(function))
@@ -75,7 +75,7 @@ def shape_at_zero(function: Callable[[Array], Array]) -> Shape:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _around_zero(function: Callable[[Array], Array]):
+def _around_zero(function: Elementwise):
     """Values on the grid, on its mirror image, and by how much each derivative steps up across zero."""
     right = jnp.array([_OFFSET, 4 * _OFFSET])
     steps, derivative = [], function
@@ -110,7 +110,7 @@ def _jumps(steps: Float[np.ndarray, "orders 2"]) -> tuple[float, ...]:
     return tuple(jumps[1:]) if any(jumps) else ()
 
 
-def _slope(function: Callable[[Array], Array], z: Array) -> Array:
+def _slope(function: Elementwise, z: Array) -> Array:
     return value_and_slope(function, z)[1]
 
 
@@ -142,10 +142,7 @@ def ramp_tails_at_one(terms: int) -> tuple[np.ndarray, np.ndarray]:
     value = moment[orders[:, None] + orders] / np.outer(factorial, factorial)
     lower = factorial / orders
     slope = moment[orders[:, None] + orders - 2] / np.outer(lower, lower)
-    return (
-        value - coefficients @ coefficients.T,
-        slope - (coefficients * np.arange(terms)) @ coefficients.T,
-    )
+    return (value - coefficients @ coefficients.T, slope - (coefficients * np.arange(terms)) @ coefficients.T)
 
 
 def _ramp_mean(order: int) -> float:

@@ -10,13 +10,13 @@ coordinates away one by one and leaves averages of signs.
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from finitewidth.arrays import Elementwise, Matrix
 from finitewidth.expectations.four_point import FourPoint, patterns_of, spread_out
 from finitewidth.tracing import outside_tracing
 
@@ -39,7 +39,7 @@ class Slopes(NamedTuple):
     right: float
 
 
-def slopes_of(function: Callable[[Array], Array]) -> Slopes | None:
+def slopes_of(function: Elementwise) -> Slopes | None:
     """Both slopes of a function that is linear on either side of zero; None for any other."""
     with outside_tracing():
         z = jnp.linspace(0.1, 8.0, 80)
@@ -50,7 +50,7 @@ def slopes_of(function: Callable[[Array], Array]) -> Slopes | None:
     return Slopes(float(left[0]), float(right[0]))
 
 
-def kinked_pairs(slopes: Slopes, K: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "6 6 n n"]:
+def kinked_pairs(slopes: Slopes, K: Matrix) -> Float[np.ndarray, "6 6 n n"]:
     r"""$\langle\sigma^{(k)}_a\sigma^{(l)}_b\rangle$ for k + l even.
 
     At one input, or two parallel ones, products of distributions have no meaning of their own; only their
@@ -84,7 +84,7 @@ def kinked_pairs(slopes: Slopes, K: Float[np.ndarray, "n n"]) -> Float[np.ndarra
     return M
 
 
-def kinked_four_point(slopes: Slopes, K: Float[np.ndarray, "n n"]) -> FourPoint:
+def kinked_four_point(slopes: Slopes, K: Matrix) -> FourPoint:
     r"""Averages of four factors, values or slopes, for all quadruples of inputs.
 
     Parallel inputs are one direction: $z_i=kz_j$ has the value $kz_j(\alpha\pm\beta\,\mathrm{sgn}\,z_j)$ and
@@ -108,7 +108,7 @@ def kinked_four_point(slopes: Slopes, K: Float[np.ndarray, "n n"]) -> FourPoint:
     return averages
 
 
-def _directions(K: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def _directions(K: Matrix) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """For every input the first one parallel to it, and how many times that one it is."""
     q = np.diag(K)
     parallel = q[:, None] * q - K**2 <= _PARALLEL * q[:, None] * q

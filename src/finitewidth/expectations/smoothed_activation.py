@@ -5,13 +5,13 @@ of $\sigma^{(k)}$ by multiplying its Fourier transform with that of the Gaussian
 the quintic polynomial with the right value, slope $G_{k+1}$ and curvature $G_{k+2}$ at both ends.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth.arrays import Elementwise
 from finitewidth.expectations.axis_rules import HIGHEST
 from finitewidth.expectations.derivative_moments import tower
 
@@ -33,7 +33,7 @@ class ActivationTable(NamedTuple):
     spectrum: np.ndarray
 
     @classmethod
-    def of(cls, function: Callable[[Array], Array], reach: float, tolerance: float) -> "ActivationTable":
+    def of(cls, function: Elementwise, reach: float, tolerance: float) -> "ActivationTable":
         """As coarse as the tolerance allows, for preactivations up to `reach`."""
         finest = _FINEST
         while True:

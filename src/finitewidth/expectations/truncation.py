@@ -1,11 +1,11 @@
 """How many Hermite terms an accuracy takes."""
 
 import warnings
-from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from finitewidth.arrays import Elementwise
 from finitewidth.expectations.kinks import Shape, evaluate, ramp_tails_at_one
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
 from finitewidth.tracing import outside_tracing
@@ -14,9 +14,7 @@ _LADDER = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 15
 _SEARCH_SIZES = (256, 1024, 4096)
 
 
-def terms_needed(
-    function: Callable[[Array], Array], shape: Shape, q: Float[np.ndarray, " n"], tolerance: float
-) -> int:
+def terms_needed(function: Elementwise, shape: Shape, q: Float[np.ndarray, " n"], tolerance: float) -> int:
     """The smallest number of terms that leaves out less than `tolerance` of <sigma^2> and <sigma'^2>.
 
     By Parseval's identity the squared coefficients add up to those two averages, which quadrature
@@ -40,7 +38,7 @@ def terms_needed(
 
 
 def _missing_share(
-    function: Callable[[Array], Array], shape: Shape, q: Float[np.ndarray, " n"], size: int
+    function: Elementwise, shape: Shape, q: Float[np.ndarray, " n"], size: int
 ) -> dict[int, float]:
     """For every rung of the ladder up to `size`: the relative error, worst over q.
 

@@ -110,7 +110,8 @@ def deformation(
     q = modes.solve(y)
     m_train, m_test = (mu.over_features(_pairs(q, q)) for mu in (mu_train, mu_test))
     r = modes.solve(m_train)
-    n_train, n_test = (mu.over_features(_symmetric(_pairs(q, r))) for mu in (mu_train, mu_test))
+    both = _pairs(q, r)
+    n_train, n_test = (mu.over_features((both + both.mT) / 2) for mu in (mu_train, mu_test))
     if path == "gauss-newton":
         if mu_train_test is None:
             raise ValueError(
@@ -218,7 +219,3 @@ def _solved(
 
 def _pairs(a: np.ndarray, b: np.ndarray) -> Float[np.ndarray, "out n n"]:
     return np.einsum("ao,bo->oab", a, b)
-
-
-def _symmetric(C: np.ndarray) -> np.ndarray:
-    return (C + C.mT) / 2

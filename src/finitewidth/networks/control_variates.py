@@ -9,7 +9,7 @@ taken over many more draws.
 """
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -144,44 +144,28 @@ def paired_ensemble(
     linear_size = 10 * size if linear_size is None else linear_size
     if size < 2 or linear_size < 2:
         raise ValueError(f"size and linear_size must be at least 2, got {size} and {linear_size}.")
-    settings = {
-        **describe(net, key, task, x_test, "sgd", learning_rate, weights),
-        "steps": steps,
-        "kind": "pairs",
-    }
+    about = describe(net, key, task, x_test, "sgd", learning_rate, weights)
+    settings = {**about, "steps": steps, "kind": "pairs"}
     if directory is not None:
         refuse_unnamed(weights=weights)
     trained_key, linear_key = jax.random.split(key)
-    pairs = map_members(
-        Pair(net, task, x_test, steps, weights, trained=True),
-        trained_key,
-        size,
-        2 * bytes_of_training(net, task, x_test),
-        memory_limit=memory_limit,
-        directory=directory,
-        settings=settings,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-    )
-    alone = map_members(
-        Pair(net, task, x_test, steps, weights, trained=False),
-        linear_key,
-        linear_size,
-        2 * bytes_of_training(net, task, x_test),
-        memory_limit=memory_limit,
-        progress=progress,
-    )
+    trained, linearised = (Pair(net, task, x_test, steps, weights, trained) for trained in (True, False))
+    how: dict[str, Any] = {"memory_limit": memory_limit, "progress": progress}
+    kept: dict[str, Any] = {
+        "directory": directory, "settings": settings, "checkpoint_every": checkpoint_every
+    }  # fmt: skip
+    bytes_each = 2 * bytes_of_training(net, task, x_test)
+    pairs = map_members(trained, trained_key, size, bytes_each, **how, **kept)
+    alone = map_members(linearised, linear_key, linear_size, bytes_each, **how)
     _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]))
     outputs, linear = pairs["outputs"], pairs["linear"]
     nonlinear = sample_mean((outputs - linear).mean(axis=1))
-    linear_mean = sample_mean(alone["linear"].mean(axis=1))
+    still = sample_mean(alone["linear"].mean(axis=1))
     return PairedEnsemble(
         plain=sample_mean(outputs[:, 0]),
         flipped=sample_mean(outputs.mean(axis=1)),
         nonlinear=nonlinear,
-        mean=Estimate(
-            nonlinear.value + linear_mean.value, np.hypot(nonlinear.sem, linear_mean.sem), nonlinear.dof
-        ),
+        mean=Estimate(nonlinear.value + still.value, np.hypot(nonlinear.sem, still.sem), nonlinear.dof),
         outputs=outputs,
         linear=linear,
         settings={"size": size, "linear_size": linear_size, **settings},

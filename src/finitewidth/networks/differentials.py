@@ -162,10 +162,7 @@ def _kernel_slope(legs: _Legs, params: PyTree, w2: PyTree) -> Float[Array, "out 
 
 def _kernel_curvatures(legs: _Legs, params: PyTree, w2: PyTree, w3: PyTree) -> DDNTK:
     both_sides = _differential(lambda q: _differential(lambda p: _kernel(legs, p, q), w2)(params), w3)
-    return DDNTK(
-        I=_differential(lambda p: _kernel(legs, p, params), w2, w3)(params),
-        J=both_sides(params),
-    )
+    return DDNTK(I=_differential(lambda p: _kernel(legs, p, params), w2, w3)(params), J=both_sides(params))
 
 
 @eqx.filter_jit
@@ -206,6 +203,5 @@ def _fully_contracted(legs: _Legs, params: PyTree, vectors: Vectors) -> DDNTK:
 
     other = jax.tree.map(lambda rate, g: rate * g, legs.rates, jax.grad(bent)(params))
     return DDNTK(
-        I=_differential(outputs, w1, w2, w3)(params).T,
-        J=_differential(outputs, w2, other)(params).T,
+        I=_differential(outputs, w1, w2, w3)(params).T, J=_differential(outputs, w2, other)(params).T
     )

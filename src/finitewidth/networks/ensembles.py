@@ -4,7 +4,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ class Ensemble(NamedTuple):
     def save(self, path: str | os.PathLike) -> None:
         """Write everything into one NPZ file; the settings are JSON text under the name `settings`."""
         recorded = {f"recorded_{name}": values for name, values in self.recorded.items()}
-        arrays = {name: getattr(self, name) for name in ("outputs", "initial_outputs", "losses", "times")}
+        arrays = {name: getattr(self, name) for name in self._fields[:4]}
         text = np.array(json.dumps(self.settings))
         path = Path(path)
         with whole_file(path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")) as file:
@@ -76,28 +76,20 @@ class Ensemble(NamedTuple):
     def load(cls, path: str | os.PathLike) -> "Ensemble":
         """Read what `save` wrote."""
         try:
-            return cls._stored(path)
+            with np.load(path, allow_pickle=False) as stored:
+                recorded, settings = _recorded(stored), json.loads(str(stored["settings"]))
+                arrays = (stored[name] for name in cls._fields[:4])
+                return cls(*arrays, recorded=recorded, settings=settings)
         except FileNotFoundError:
             raise FileNotFoundError(f"there is no file {path}.") from None
         except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is damaged, or holds no ensemble ({error}).") from None
 
-    @classmethod
-    def _stored(cls, path: str | os.PathLike) -> "Ensemble":
-        with np.load(path, allow_pickle=False) as stored:
-            recorded = {
-                name.removeprefix("recorded_"): stored[name]
-                for name in stored
-                if name.startswith("recorded_")
-            }
-            return cls(
-                outputs=stored["outputs"],
-                initial_outputs=stored["initial_outputs"],
-                losses=stored["losses"],
-                times=stored["times"],
-                recorded=recorded,
-                settings=json.loads(str(stored["settings"])),
-            )
+
+def _recorded(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The observables among named arrays, by their own names."""
+    prefix = "recorded_"
+    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
 class Trained(eqx.Module):
@@ -203,12 +195,8 @@ def train_ensemble(
     observables = as_observables(record, task.model, task.loss, None, task.x, task.y)
     observables |= as_observables(["loss"], task.model, task.loss, None, task.x, task.y)
     member = Trained(net, task, observables, x_test, steps, every, weights)
-    settings = {
-        **describe(net, key, task, x_test, optimizer, learning_rate, weights),
-        "steps": steps,
-        "record": sorted(observables),
-        "record_every": every,
-    }
+    about = describe(net, key, task, x_test, optimizer, learning_rate, weights)
+    settings = {**about, "steps": steps, "record": sorted(observables), "record_every": every}
     if directory is not None:
         refuse_unnamed(optimizer=optimizer, learning_rate=learning_rate, loss=loss, weights=weights)
     results = map_members(
@@ -222,19 +210,11 @@ def train_ensemble(
         checkpoint_every=checkpoint_every,
         progress=progress,
     )
-    recorded = {
-        name.removeprefix("recorded_"): results.pop(name) for name in list(results) if "recorded_" in name
-    }
+    recorded, times = _recorded(results), record_times(steps, every)
     losses = recorded.pop("loss")
     _refuse_diverged_member(net, key, task, weights, losses)
-    return Ensemble(
-        results["outputs"],
-        results["initial_outputs"],
-        losses,
-        record_times(steps, every),
-        recorded,
-        {"size": size, **settings},
-    )
+    outputs, before = results["outputs"], results["initial_outputs"]
+    return Ensemble(outputs, before, losses, times, recorded, {"size": size, **settings})
 
 
 def describe(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.linalg.descent_filter import descent_gain
-from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.networks.tangent_kernel import as_matrix, empirical_ntk
 from finitewidth.networks.training import Task
 
 
@@ -28,16 +28,10 @@ def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> Lin
     rates, eta = task.optimizer.rates, task.optimizer.eta
     if callable(eta):
         raise ValueError("the linearised network needs a constant learning rate.")
-    training = _flat(empirical_ntk(task.model, params, task.x, rates=rates))
-    onto_test = _flat(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
+    training = as_matrix(empirical_ntk(task.model, params, task.x, rates=rates))
+    onto_test = as_matrix(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
     eigenvalues, vectors = jnp.linalg.eigh(training)
     gain = descent_gain(eigenvalues, eta, steps)
     change = onto_test @ (vectors @ (gain * (vectors.T @ residual.T.reshape(-1))))
     start = task.model(params, x_test)
     return LinearDescent(start - change.reshape(start.shape[::-1]).T, eigenvalues[-1])
-
-
-def _flat(kernel: Float[Array, "out out n1 n2"]) -> Float[Array, "rows columns"]:
-    """The kernel as a matrix over pairs (output, point)."""
-    n_out, _, n1, n2 = kernel.shape
-    return kernel.swapaxes(1, 2).reshape(n_out * n1, n_out * n2)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import Layer
 from finitewidth.architecture.networks import is_dense_stack
+from finitewidth.arrays import AnyArray
 from finitewidth.networks import jacobians, layer_grams
 from finitewidth.networks.models import (
     Apply,
@@ -108,6 +109,12 @@ def cross_kernel(
     Each side has its own parameters, so that derivatives can act on one side only.
     """
     return _tiled(_total, model, rates, left, right, memory_limit)
+
+
+def as_matrix(kernel: Float[AnyArray, "out out n1 n2"]) -> Float[AnyArray, "rows columns"]:
+    """The kernel as a matrix over pairs (output, point)."""
+    n_out, _, n1, n2 = kernel.shape
+    return kernel.swapaxes(1, 2).reshape(n_out * n1, n_out * n2)
 
 
 def _prepare(

@@ -17,7 +17,7 @@ from finitewidth.networks.losses import Loss, as_labels, as_loss, refuse_several
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments
 from finitewidth.networks.observables import Observable, Record, as_observables
 from finitewidth.networks.optimizers import Optimizer, Schedule, as_optimizer
-from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.networks.tangent_kernel import as_matrix, empirical_ntk
 
 _STEPS_BETWEEN_CHECKS = 1000
 _RUNAWAY = 1e6
@@ -278,6 +278,5 @@ def _stability_limit(task: Task, params: PyTree) -> str:
     if task.loss.name != "mse" or task.optimizer.name != "sgd" or len(task.x) > _MOST_POINTS_FOR_LIMIT:
         return ""
     kernel = np.asarray(empirical_ntk(task.model, params, task.x, rates=task.optimizer.rates))
-    n_out, n = kernel.shape[0], kernel.shape[2]
-    largest = np.linalg.eigvalsh(kernel.transpose(0, 2, 1, 3).reshape(n_out * n, n_out * n))[-1]
+    largest = np.linalg.eigvalsh(as_matrix(kernel))[-1]
     return f" (the kernel of the start is stable below 2/lambda_max = {2 / largest:.4g})"

@@ -180,10 +180,7 @@ def draw_loss(axes: Axes, study: Study) -> None:
 def _draw_measured(axes: Axes, check: Verification, error) -> None:
     times, loss = check.predicted_loss.at, check.loss
     shown = np.unique(np.searchsorted(times, np.geomspace(1, times[-1], 14)))
-    for color, values, sem in (
-        (_BLUE, loss.train, loss.train_sem),
-        (_RED, loss.test, loss.test_sem),
-    ):
+    for color, values, sem in ((_BLUE, loss.train, loss.train_sem), (_RED, loss.test, loss.test_sem)):
         if values is None or sem is None:
             continue
         # d sqrt(L) = dL / (2 sqrt(L)), as a standard error.

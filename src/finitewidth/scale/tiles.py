@@ -10,15 +10,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import (
-    Kernels,
-    Points,
-    prepare,
-    resolved_laws,
-    take,
-    tile,
-    tile_starts,
-)
+from finitewidth.statistics.kernels import Kernels, Points, prepare, resolved_laws, take, tile, tile_starts
 
 _TILE = 1024
 

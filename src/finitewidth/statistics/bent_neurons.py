@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.activations import Activation
+from finitewidth.arrays import Matrix
 from finitewidth.expectations.bent import bent_four_point, bent_pairs, jumps_of, parallel_pairs
 from finitewidth.statistics.fluctuations import Averages
 from finitewidth.statistics.one_input import one_input_averages
@@ -17,9 +18,7 @@ from finitewidth.statistics.one_input import one_input_averages
 _SAME = 1e-9
 
 
-def bent_averages(
-    activation: Activation, K: Float[np.ndarray, "n n"], tolerance: float, passed_on: bool
-) -> Averages:
+def bent_averages(activation: Activation, K: Matrix, tolerance: float, passed_on: bool) -> Averages:
     """What fluctuations need, and differentials too if the slope does not jump.
 
     Parameters

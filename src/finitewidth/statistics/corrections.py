@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
 from finitewidth.architecture import Layer
+from finitewidth.arrays import Matrix
 from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
@@ -127,9 +128,7 @@ def corrections(net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERAN
     return Corrections(**tensors, width=net.hidden[-1], differentials=motion)
 
 
-def neuron_averages(
-    activation: Activation, K: Float[np.ndarray, "n n"], tolerance: float, passed_on: bool
-) -> Averages:
+def neuron_averages(activation: Activation, K: Matrix, tolerance: float, passed_on: bool) -> Averages:
     """Averages over one neuron of two factors with up to five, of four with up to three derivatives.
 
     Where the slope jumps, only those that the fluctuations need; `passed_on` says whether there is anything

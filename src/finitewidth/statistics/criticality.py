@@ -5,7 +5,6 @@ between two inputs (and a back-propagated gradient, squared) by $\chi_\perp$. Of
 or grow exponentially; at criticality they approach one and everything is a power of depth.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -23,6 +22,7 @@ from finitewidth.architecture.critical_point import (
     critical_point,
     layer_response,
 )
+from finitewidth.arrays import Elementwise
 from finitewidth.checks import as_numbers
 
 
@@ -60,7 +60,7 @@ class Criticality(eqx.Module):
 
 
 def susceptibilities(
-    activation: str | Activation | Callable[[Array], Array], K: Hyperparameter, C_W: Hyperparameter
+    activation: str | Activation | Elementwise, K: Hyperparameter, C_W: Hyperparameter
 ) -> Susceptibilities:
     r"""$\chi_\parallel = C_W\,d\langle\sigma^2\rangle/dK$ and $\chi_\perp = C_W\langle\sigma'^2\rangle$.
 
@@ -85,7 +85,7 @@ def _positive(name: str, value: Hyperparameter) -> Float[Array, "*n"]:
     return array
 
 
-def criticality(activation: str | Activation | Callable[[Array], Array]) -> Criticality:
+def criticality(activation: str | Activation | Elementwise) -> Criticality:
     """Critical initialisation, fixed point, universality class and depth exponents.
 
     Examples
@@ -99,14 +99,7 @@ def criticality(activation: str | Activation | Callable[[Array], Array]) -> Crit
     """
     activation = as_activation(activation)
     point = critical_point(activation)
-    return Criticality(
-        point.universality_class,
-        point.C_b,
-        point.C_W,
-        point.K_star,
-        _exponents(activation, point),
-        point.reason,
-    )
+    return Criticality(*point[:4], exponents=_exponents(activation, point), reason=point.reason)
 
 
 def _exponents(activation: Activation, point: CriticalPoint) -> DepthExponents:

@@ -10,15 +10,14 @@ expansion parameter and $\nu$ its price per layer. The coefficient belongs to th
 - half-stable: $\nu=C_W^2(\langle\sigma^4\rangle-\langle\sigma^2\rangle^2)/K^{*2}$ at the fixed point.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import Layer
 from finitewidth.architecture.critical_point import critical_point
+from finitewidth.arrays import Elementwise
 from finitewidth.checks import is_number
 from finitewidth.statistics import fluctuations
 from finitewidth.statistics.fluctuations import expandable, width_ratios
@@ -86,7 +85,7 @@ def depth_growth(net: Layer, square: float = 1.0) -> DepthGrowth:
     return DepthGrowth(*tensors, width=np.array([np.inf, *net.hidden], dtype=float))
 
 
-def vertex_slope(activation: str | Activation | Callable[[Array], Array]) -> float:
+def vertex_slope(activation: str | Activation | Elementwise) -> float:
     r"""The growth $\nu$ of $V/K^2$ per layer at the critical point; NaN where there is none.
 
     Examples

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from finitewidth.architecture import Hyperparameters
-from finitewidth.statistics.fluctuations import Averages, Fluctuations, Matrix, Quadruple
+from finitewidth.arrays import Matrix, Quadruple
+from finitewidth.statistics.fluctuations import Averages, Fluctuations
 
 
 class Differentials(NamedTuple):

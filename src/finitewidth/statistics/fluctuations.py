@@ -30,13 +30,11 @@ from jaxtyping import Float
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP, Hyperparameters, Layer
 from finitewidth.architecture.networks import dense_stack
+from finitewidth.arrays import Matrix, Quadruple
 from finitewidth.expectations.four_point import FourPoint
 from finitewidth.statistics.inputs import check_described
 from finitewidth.statistics.rules.dense import recursion
 from finitewidth.tracing import outside_tracing
-
-Matrix = Float[np.ndarray, "n n"]
-Quadruple = Float[np.ndarray, "n n n n"]
 
 
 def width_ratios(net: MLP) -> list[float]:
@@ -112,20 +110,9 @@ class Hessian(NamedTuple):
 
 def first_layer(gram: Matrix, layer: Hyperparameters) -> Fluctuations:
     """Exactly Gaussian preactivations and an exactly constant tangent kernel."""
-    n = len(gram)
-    quadruple = np.zeros((n,) * 4)
-    K, Theta = recursion(layer, gram, np.zeros_like(gram))
-    return Fluctuations(
-        K=K,
-        Theta=Theta,
-        G1=np.zeros((n, n)),
-        V=quadruple,
-        H1=np.zeros((n, n)),
-        D=quadruple,
-        F=quadruple,
-        A=quadruple,
-        B=quadruple,
-    )
+    none, nothing = np.zeros_like(gram), np.zeros((len(gram),) * 4)
+    K, Theta = recursion(layer, gram, none)
+    return Fluctuations(K, Theta, none, nothing, none, *(nothing,) * 4)
 
 
 def next_layer(below: Fluctuations, averages: Averages, layer: Hyperparameters, ratio: float) -> Fluctuations:

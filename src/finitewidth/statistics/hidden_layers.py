@@ -1,12 +1,12 @@
 """Kernels of every layer of an infinitely wide network, with the neuron averages between them."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from finitewidth.architecture import MLP, Hyperparameters
+from finitewidth.architecture import Hyperparameters, Layer, dense_stack
+from finitewidth.arrays import Elementwise
 from finitewidth.expectations.derivative_moments import DerivativeMoments
 from finitewidth.statistics.rules.dense import recursion
 
@@ -31,11 +31,12 @@ class LayerKernels(NamedTuple):
     hidden: tuple[HiddenLayer, ...]
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
-    function: Callable[[Array], Array]
+    function: Elementwise
 
 
-def layer_kernels(net: MLP, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
+def layer_kernels(net: Layer, x: Float[np.ndarray, "p d"], tolerance: float = 1e-10) -> LayerKernels:
     """The recursion of K and Theta in double precision, keeping every layer."""
+    net = dense_stack(net)
     first, *rest = net.layers
     gram = x @ x.T / x.shape[1]
     K, Theta = recursion(first, gram, np.zeros_like(gram))

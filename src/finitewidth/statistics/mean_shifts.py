@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
+from finitewidth.arrays import Matrix
 from finitewidth.statistics.hidden_layers import HiddenLayer, LayerKernels
 
-Matrix = Float[np.ndarray, "p p"]
 # A sum of products of derivatives, one per slot: (coefficient, orders).
 Terms = Sequence[tuple[np.ndarray | float, tuple[int, ...]]]
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.architecture import MLP, Layer, dense_stack
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.expectations.piecewise_linear import Slopes, slopes_of
 from finitewidth.statistics.inputs import check_described
 
@@ -48,8 +48,7 @@ def ntk_moments(net: Layer, square: float = 1.0) -> NTKMoments:
         $|x|^2/n_0$ of the input.
     """
     check_described(net)
-    net = dense_stack(net)
-    slopes = _checked(net)
+    net, slopes = dense_stack(net), _checked_slopes(net)
     A2 = (slopes.left**2 + slopes.right**2) / 2
     g = (slopes.left**4 + slopes.right**4) / 2 / A2**2
     C, lam = float(net.C_W[0]) * square, float(net.lambda_W[0]) * square
@@ -86,8 +85,9 @@ def ntk_ratio_limit(
     return np.asarray(np.exp((a - 1) * beta) * bracket)
 
 
-def _checked(net: MLP) -> Slopes:
+def _checked_slopes(net: Layer) -> Slopes:
     """The slopes of a network whose moments are known exactly; refuses others."""
+    net = dense_stack(net)
     slopes = slopes_of(net.activation.function)
     if slopes is None:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -134,11 +135,13 @@ def chosen_target(table: Table, asked: str | None, notes: list[str]) -> str:
             target = list(table.columns)[-1]
             notes.append(f"{table.name} has no header; its last column is taken for the target.")
         else:
-            raise ValueError(f"say which column of {table.name} to predict with --target: {_listed(table)}.")
+            raise ValueError(
+                f"say which column of {table.name} to predict with --target: {listed(table.columns)}."
+            )
     if target not in table.columns:
         close = difflib.get_close_matches(target, table.columns, 1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"{table.name} has no column {target!r}.{hint} It has {_listed(table)}.")
+        raise ValueError(f"{table.name} has no column {target!r}.{hint} It has {listed(table.columns)}.")
     if len(table.columns) < 2:
         raise ValueError(
             f"{table.name} has one column only, {target!r}: there is nothing to predict it from."
@@ -148,8 +151,9 @@ def chosen_target(table: Table, asked: str | None, notes: list[str]) -> str:
     return target
 
 
-def _listed(table: Table) -> str:
-    names = list(table.columns)
+def listed(columns: Iterable[str]) -> str:
+    """Names of columns, the first dozen of many."""
+    names = list(columns)
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more
 

@@ -6,12 +6,10 @@ import numpy as np
 
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.study.baselines import Baseline
-from finitewidth.study.preparation import Prepared
+from finitewidth.study.preparation import Prepared, listed
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
 from finitewidth.verification.result import Verification
-
-_MOST_NAMES = 12
 
 
 def describe(study: Study) -> list[str]:
@@ -141,14 +139,9 @@ def grouped_columns(data: Prepared) -> list[tuple[str, str]]:
         groups.setdefault(note.done, []).append(note.column or "(no name)")
     kind = f"{len(data.classes)} classes" if data.classes else "number"
     return [(data.target, f"target, {kind}")] + [
-        (_names(names), f"{len(names)} numbers" if done == "number" and len(names) > 1 else done)
+        (listed(names), f"{len(names)} numbers" if done == "number" and len(names) > 1 else done)
         for done, names in groups.items()
     ]
-
-
-def _names(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _comparison(study: Study) -> str:

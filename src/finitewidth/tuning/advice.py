@@ -1,7 +1,6 @@
 """`tune`: how to initialise and train a network of a given activation, depth and width."""
 
 import dataclasses
-from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ from jaxtyping import Array, Float
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP, Layer, dense_stack
 from finitewidth.architecture.critical_point import critical_point
+from finitewidth.arrays import Elementwise
 from finitewidth.checks import is_number
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -103,7 +103,7 @@ class Tuning(eqx.Module):
 
 
 def tune(
-    activation: str | Activation | Callable[[Array], Array] | Layer,
+    activation: str | Activation | Elementwise | Layer,
     depth: int | None = None,
     width: int | None = None,
     x: ArrayLike | None = None,
@@ -154,7 +154,7 @@ def tune(
         inputs = as_inputs("x", x, net).astype(float)
         n_in = inputs.shape[1]
     widths = (int(n_in), *net.hidden, net.n_out)
-    net = equal_layer_rates(net, inputs)
+    net = dense_stack(equal_layer_rates(net, inputs))
     eta_max = 2 / _largest_ntk_eigenvalue(net, inputs)
     shape = aspect_ratio(net, float(jnp.mean(inputs**2)), width)
     signals = {"recommended": propagate(net, inputs)}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.statistics.depth_growth import depth_growth
 
 # Mutual information takes two neurons.
@@ -60,8 +60,9 @@ def optimal_non_gaussianity(n_out: int) -> float:
     return 4 / (20 + 3 * max(n_out, _FEWEST_NEURONS))
 
 
-def aspect_ratio(net: MLP, square: float, width: int | None = None) -> AspectRatio:
+def aspect_ratio(net: Layer, square: float, width: int | None = None) -> AspectRatio:
     """Judge a network for inputs of the given mean square; `width` counts where nothing is hidden."""
+    net = dense_stack(net)
     if not net.hidden:
         ratio = net.depth / (width or net.n_out)
         return AspectRatio(ratio, float("nan"), 0.0, "no hidden layer: a linear model, exactly Gaussian.")

@@ -17,15 +17,15 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.kernels import trajectory
 from finitewidth.tuning.propagation import signal_and_gradient
 
 
-def equal_layer_rates(net: MLP, x: Float[Array, "n d"]) -> MLP:
+def equal_layer_rates(net: Layer, x: Float[Array, "n d"]) -> Layer:
     """The same network with learning rates that let every layer contribute equally to the NTK."""
-    _, gradient = signal_and_gradient(net, x)
+    net, (_, gradient) = dense_stack(net), signal_and_gradient(net, x)
     if not bool((gradient > 0).all()):
         raise ValueError(
             f"activation {net.activation.name!r} lets no gradient through at C_b = {float(net.C_b[0]):.3g}, "
@@ -39,7 +39,7 @@ def equal_layer_rates(net: MLP, x: Float[Array, "n d"]) -> MLP:
     return dataclasses.replace(net, **{name: share / part.mean(axis=1) for name, part in rates.items()})
 
 
-def kernel_change(net: MLP, square: float = 1.0, target: float | None = None) -> float:
+def kernel_change(net: Layer, square: float = 1.0, target: float | None = None) -> float:
     r"""Mean relative change of the NTK when one input is learned, to first order in 1/width.
 
     Gradient flow moves the kernel by $-2\,dH\,e_0/\Theta+(I+2J)\,e_0^2/\Theta^2$ until the error

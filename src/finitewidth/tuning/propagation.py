@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.architecture.critical_point import layer_response
 from finitewidth.statistics.kernels import kernels, trajectory
 
@@ -33,7 +33,7 @@ class Propagation(eqx.Module):
     correlation: float = eqx.field(static=True)
 
 
-def propagate(net: MLP, x: Float[Array, "n d"]) -> Propagation:
+def propagate(net: Layer, x: Float[Array, "n d"]) -> Propagation:
     """Follow signals forwards and gradients backwards through an infinitely wide network."""
     variance, gradient = signal_and_gradient(net, x)
     return Propagation(
@@ -44,16 +44,16 @@ def propagate(net: MLP, x: Float[Array, "n d"]) -> Propagation:
 
 
 def signal_and_gradient(
-    net: MLP, x: Float[Array, "n d"]
+    net: Layer, x: Float[Array, "n d"]
 ) -> tuple[Float[Array, "depth n"], Float[Array, "depth n"]]:
     """Variance K^(l) and gradient factor prod_{l' > l} chi_perp^(l') for every layer and input."""
-    K = trajectory(net, x).nngp
+    K, net = trajectory(net, x).nngp, dense_stack(net)
     chi = net.C_W[1:, None] * layer_response(net.activation, K[:-1].astype(float)).h
     backwards = jnp.cumprod(jnp.concatenate([jnp.ones((1, x.shape[0])), chi[::-1]]), axis=0)
     return K, backwards[::-1]
 
 
-def _orthogonal_correlation(net: MLP, square: float) -> float:
+def _orthogonal_correlation(net: Layer, square: float) -> float:
     """Correlation of the outputs of two orthogonal inputs with the given mean square."""
     pair = np.sqrt(2 * square) * np.eye(2)
     K = np.asarray(kernels(net, pair, tolerance=_TOLERANCE).nngp)
@@ -68,7 +68,4 @@ def framework_defaults(widths: tuple[int, ...]) -> dict[str, Initialisation]:
     """
     fan_in = np.array(widths[:-1], dtype=float)
     ones = np.ones_like(fan_in)
-    return {
-        "PyTorch nn.Linear": (1 / (3 * fan_in), ones / 3),
-        "Flax nn.Dense": (0 * ones, ones),
-    }
+    return {"PyTorch nn.Linear": (1 / (3 * fan_in), ones / 3), "Flax nn.Dense": (0 * ones, ones)}

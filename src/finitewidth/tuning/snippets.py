@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.activations import source_texts
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 
 _TORCH = Template("""\
 import torch
@@ -81,8 +81,9 @@ class Snippets(NamedTuple):
     jax: str
 
 
-def snippets(net: MLP, n_in: int, eta: float, eta_comment: str) -> Snippets:
+def snippets(net: Layer, n_in: int, eta: float, eta_comment: str) -> Snippets:
     """Code for the model, its initialisation and steps with the learning rates of every layer."""
+    net = dense_stack(net)
     torch, function = source_texts(net.activation.name)
     neuron = ""
     if not torch.startswith("nn."):

@@ -24,8 +24,7 @@ def kernel(
     bias_variance: options.BiasVariance = None,
     weight_variance: options.WeightVariance = None,
     dtype: Annotated[
-        str | None,
-        options.one_of("--dtype", "Precision; as in the file by default.", ("float32", "float64")),
+        str | None, options.one_of("--dtype", "Precision; as in the file by default.", ("float32", "float64"))
     ] = None,
     tolerance: Annotated[
         float | None, options.number("--tolerance", "Accuracy for activations without a closed form.")

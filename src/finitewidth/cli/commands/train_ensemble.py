@@ -34,18 +34,11 @@ def train_ensemble(
             "--learning-rate", "Global step; for sgd 1/lambda_max of one network's NTK by default."
         ),
     ] = None,
-    optimizer: Annotated[
-        str,
-        options.one_of("--optimizer", "Rule for the steps.", OPTIMIZERS),
-    ] = "sgd",
-    loss: Annotated[
-        str,
-        options.one_of("--loss", "What training lowers.", LOSSES),
-    ] = "mse",
+    optimizer: Annotated[str, options.one_of("--optimizer", "Rule for the steps.", OPTIMIZERS)] = "sgd",
+    loss: Annotated[str, options.one_of("--loss", "What training lowers.", LOSSES)] = "mse",
     parametrisation: Annotated[str, typer.Option(help="ntk, standard, mean-field, mup or mup:BASE.")] = "ntk",
     weights: Annotated[
-        str,
-        options.one_of("--weights", "Draw of the initial weights.", WEIGHTS),
+        str, options.one_of("--weights", "Draw of the initial weights.", WEIGHTS)
     ] = "gaussian",
     batch_size: Annotated[
         int | None, options.whole_number("--batch-size", "Points per step; all by default.")

@@ -96,9 +96,18 @@ class Verdict:
         return self.checks[int(np.argmax(np.nan_to_num(strain, nan=np.inf)))]
 
 
+def by_the_setting(*arguments: Any) -> Any:
+    """Stands for the method that the setting has for a side of its claim."""
+    raise NotImplementedError("the setting of a claim must define what the claim itself does not.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim(Generic[Setting]):
     """One theorem or observation, executable.
+
+    A claim needs its sizes and three functions of them. Where all claims about one kind of setting share a
+    function, it is a method of the setting: `theory(self)`, `measure(self, key)`, `compare(self, predicted,
+    measured)` and, if there is one, `figure(self, predicted, measured)`.
 
     Attributes
     ----------
@@ -131,13 +140,20 @@ class Claim(Generic[Setting]):
     source: str
     quick: Setting
     full: Setting
-    theory: Callable[[Setting], Prediction]
-    measure: Callable[[Setting, PRNGKeyArray], Measurement]
-    compare: Callable[[Setting, Prediction, Measurement], Checks]
+    theory: Callable[[Setting], Prediction] = by_the_setting
+    measure: Callable[[Setting, PRNGKeyArray], Measurement] = by_the_setting
+    compare: Callable[[Setting, Prediction, Measurement], Checks] = by_the_setting
     wrong: Mapping[str, Wrong | tuple[Wrong, ...]]
     figure: "Callable[[Setting, Prediction, Measurement], Figure] | Curves | tuple[Curves, ...] | None" = None
     deterministic: bool = False
     chapter: str = ""
+
+    def __post_init__(self):
+        # A statement is one paragraph, however its lines are broken in a file.
+        object.__setattr__(self, "statement", " ".join(self.statement.split()))
+        for side in ("theory", "measure", "compare", "figure"):
+            if getattr(self, side) in (by_the_setting, None):
+                object.__setattr__(self, side, getattr(type(self.quick), side, getattr(self, side)))
 
     def setting(self, scale: Scale) -> Setting:
         """The sizes that belong to a scale."""

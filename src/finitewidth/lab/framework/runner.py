@@ -5,7 +5,6 @@ import json
 import platform
 import time
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from finitewidth.lab.framework.claim import Check, Claim, Outcome, Scale
 from finitewidth.programs import release_programs
 from finitewidth.report import style
+from finitewidth.saving import versions
 from finitewidth.whole_files import whole_file
 
 
@@ -33,7 +33,7 @@ def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
         problem=problem,
         dtype=jnp.zeros(()).dtype.name,
         seconds=time.perf_counter() - start,
-        versions=_versions(),
+        versions={"python": platform.python_version(), **versions()},
         prediction=prediction,
         measurement=measurement,
         verdict=verdict,
@@ -107,14 +107,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {n: _version(n) for n in ("finitewidth", "jax", "numpy")}
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP, Affine, Params
+from finitewidth.architecture import Affine, Layer, Params, dense_stack
+from finitewidth.architecture.layer import replaced
 from finitewidth.lab.framework.estimate import Estimate, combined, sample_mean
 from finitewidth.lab.instruments.network_draws import over_networks
-from finitewidth.lab.instruments.tensors import conditional_means
+from finitewidth.lab.instruments.tensors import conditional_means, up_to
 from finitewidth.networks.tangent_kernel import empirical_ntk
 
 # What enters from a half whose neurons are all off has no direction.
@@ -34,13 +35,13 @@ _NUMBERS = 50
 
 
 def measured_shifts(
-    net: MLP, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
+    net: Layer, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
 ) -> dict[str, Estimate]:
     """The coefficients of 1/width in the mean kernels, `G1` and `H1`, at this width, added up over layers.
 
     The last hidden layer makes no shift: the mean over its neurons is the mean over any one of them.
     """
-    shifts: list[dict[str, Estimate]] = []
+    net, shifts = dense_stack(net), []
     for layer in range(len(net.hidden) - 1):
         doubled = _with_width(net, layer, 2 * net.hidden[layer])
         key, layer_key = jax.random.split(key)
@@ -70,13 +71,14 @@ def _controlled(samples: Float[np.ndarray, "draws n n"], controls: Float[np.ndar
     return sample_mean((flat - controls @ slopes).reshape(samples.shape))
 
 
-def _with_width(net: MLP, layer: int, width: int) -> MLP:
-    hidden = (*net.hidden[:layer], width, *net.hidden[layer + 1 :])
-    return MLP(hidden, net.activation, net.C_b, net.C_W, net.lambda_b, net.lambda_W, n_out=net.n_out)
+def _with_width(net: Layer, layer: int, width: int) -> Layer:
+    hidden = dense_stack(net).hidden
+    return replaced(net, hidden=(*hidden[:layer], width, *hidden[layer + 1 :]))
 
 
-def _difference(layer: int, net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _difference(layer: int, net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     """A network less the average of its halves."""
+    net = dense_stack(net)
     n = net.hidden[layer] // 2
     half = _with_width(net, layer, n)
     entering = net.activation(net.preactivations(params, x)[layer])
@@ -120,12 +122,12 @@ def _inverse_lower(L: Float[Array, "points points"]) -> Float[Array, "points poi
     return jnp.stack(inverse)
 
 
-def _observed(layer: int, net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _observed(layer: int, net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     """Mean kernels over the last two layers; what every layer between adds to its conditional mean."""
     controls = [jnp.zeros(0)]
     upper = np.triu_indices(len(x))
-    for l in range(layer + 1, len(net.hidden) - 1):
-        body, own = _up_to(net, l), params[: l + 1]
+    for l in range(layer + 1, dense_stack(net).depth - 2):
+        body, own = up_to(net, l), params[: l + 1]
         z, H, mean = body.apply(own, x), empirical_ntk(body, own, x), conditional_means(body, own, x)
         controls += [
             (z @ z.T / z.shape[1] - mean["K"])[upper],
@@ -134,14 +136,15 @@ def _observed(layer: int, net: MLP, params: Params, x: Float[Array, "n d"]) -> d
     return {**_mean_kernels(net, params, x), "controls": jnp.concatenate(controls)}
 
 
-def _mean_kernels(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _mean_kernels(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     r"""Mean NNGP kernel and NTK over the weights of the last two layers.
 
     A neuron of the last hidden layer has $z\sim N(0,\hat K)$; given z, its weights have the mean
     $\frac{C_W}ns\hat K^{-1}z$, s being what enters, and the covariance
     $\frac{C_W}n(1-\frac{C_W}ns\hat K^{-1}s)$.
     """
-    body, own = _up_to(net, len(net.hidden) - 2), params[:-2]
+    net = dense_stack(net)
+    body, own = up_to(net, -2), params[:-2]
     below = body.apply(own, x).T
     s, ds = jax.jvp(net.activation, (below,), (jnp.ones_like(below),))
     carried = jnp.einsum("ja,kb,jkab->jkab", ds, ds, empirical_ntk(body, own, x))
@@ -174,9 +177,3 @@ def _gaussian_nodes(dimension: int) -> tuple[np.ndarray, np.ndarray]:
     grid = np.stack(np.meshgrid(*(nodes,) * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
     product = functools.reduce(np.multiply.outer, (weights / weights.sum(),) * dimension)
     return grid, product.ravel()
-
-
-def _up_to(net: MLP, layer: int) -> MLP:
-    """The network whose outputs are the preactivations of a hidden layer."""
-    hyperparameters = (values[: layer + 1] for values in (net.C_b, net.C_W, net.lambda_b, net.lambda_W))
-    return MLP(net.hidden[:layer], net.activation, *hyperparameters, n_out=net.hidden[layer])

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.lab.framework.estimate import Estimate, sample_mean
 from finitewidth.lab.instruments.one_hidden_layer import linear_descent, mean_kernels
 from finitewidth.lab.instruments.tangent_draws import Starts, random_starts
@@ -60,10 +60,10 @@ class Frozen(NamedTuple):
     left: Float[Array, "test out points out"]
 
     @classmethod
-    def of(cls, net: MLP, descent: Descent, key: PRNGKeyArray) -> "Frozen":
+    def of(cls, net: Layer, descent: Descent, key: PRNGKeyArray) -> "Frozen":
         """With the mean kernel if it is known at this width, or else that of some draws."""
         points, out = len(descent.x), descent.y.shape[1]
-        if net.depth == 2:
+        if dense_stack(net).depth == 2:
             mean = jnp.asarray(mean_kernels(net, np.asarray(descent.x, float)).tangent, jnp.float32)
             kernel = mean[:, None, :, None] * jnp.eye(out, dtype=jnp.float32)[:, None, :]
         else:
@@ -87,17 +87,17 @@ class Frozen(NamedTuple):
         return jax.jvp(left, (self.kernel,), (change,))[1]
 
 
-def linearised_mean(net: MLP, descent: Descent, key: PRNGKeyArray, draws: int) -> Estimate:
+def linearised_mean(net: Layer, descent: Descent, key: PRNGKeyArray, draws: int) -> Estimate:
     """Mean outputs (test, out).
 
     The outputs' start is as often positive as negative with the same kernel, so it has no part in the mean.
     """
-    frozen = Frozen.of(net, descent, key) if net.depth == 2 else None
+    frozen = Frozen.of(net, descent, key) if dense_stack(net).depth == 2 else None
     return sample_mean(_over_batches(_ends, net, descent, frozen, key, draws))
 
 
 @eqx.filter_jit
-def _ends(net: MLP, descent: Descent, frozen: Frozen | None, key: PRNGKeyArray, draws: int) -> Array:
+def _ends(net: Layer, descent: Descent, frozen: Frozen | None, key: PRNGKeyArray, draws: int) -> Array:
     kernels = random_starts(net, descent.x, key, draws).kernel
     end = lambda kernel: descent.end(kernel, jnp.zeros(kernel.shape[:3], kernel.dtype), descent.y)
     if frozen is None:
@@ -106,9 +106,11 @@ def _ends(net: MLP, descent: Descent, frozen: Frozen | None, key: PRNGKeyArray, 
     return end(kernels) - jax.jvp(end, (mean,), (kernels - mean,))[1]
 
 
-def linearised_moments(net: MLP, descent: Descent, frozen: Frozen, key: PRNGKeyArray, draws: int) -> Estimate:
+def linearised_moments(
+    net: Layer, descent: Descent, frozen: Frozen, key: PRNGKeyArray, draws: int
+) -> Estimate:
     """Second moments (test, out, test, out) about the end of the frozen descent."""
-    if net.depth > 2:
+    if dense_stack(net).depth > 2:
         return sample_mean(_over_batches(_squares, net, descent, frozen, key, draws))
     mean = OneLayer.of(net, descent, frozen)
     apart = sample_mean(_over_batches(_squares_of_one_layer, net, descent, (frozen, mean), key, draws))
@@ -118,9 +120,9 @@ def linearised_moments(net: MLP, descent: Descent, frozen: Frozen, key: PRNGKeyA
 
 
 @eqx.filter_jit
-def _squares(net: MLP, descent: Descent, frozen: Frozen, key: PRNGKeyArray, draws: int) -> Array:
+def _squares(net: Layer, descent: Descent, frozen: Frozen, key: PRNGKeyArray, draws: int) -> Array:
     """Products of ends, what the frozen descent leaves of the start being averaged over the last layer."""
-    starts = random_starts(net, descent.x, key, draws)
+    net, starts = dense_stack(net), random_starts(net, descent.x, key, draws)
     s = net.activation(starts.hidden)
     K = (net.C_b[-1] + net.C_W[-1] * s @ s.mT / s.shape[-1]).astype(s.dtype)
     known = jnp.einsum("iaqj,tqr,kbrj->tiakb", frozen.left, K, frozen.left, optimize="optimal")
@@ -146,9 +148,9 @@ class OneLayer(NamedTuple):
     response: Float[Array, "test out points out points out points out"]
 
     @classmethod
-    def of(cls, net: MLP, descent: Descent, frozen: Frozen) -> "OneLayer":
+    def of(cls, net: Layer, descent: Descent, frozen: Frozen) -> "OneLayer":
         """For a network with one hidden layer."""
-        kernels = mean_kernels(net, np.asarray(descent.x, float))
+        net, kernels = dense_stack(net), mean_kernels(net, np.asarray(descent.x, float))
         single = lambda a: jnp.asarray(a, jnp.float32)
         shape, size = frozen.kernel.shape, frozen.kernel.shape[0] * frozen.kernel.shape[1]
         changes = jnp.eye(size**2, dtype=jnp.float32).reshape(-1, *shape)
@@ -160,10 +162,10 @@ class OneLayer(NamedTuple):
         return cls(single(kernels.output), single(kernels.tangent), single(motion), response)
 
     def averaged_first_order(
-        self, net: MLP, frozen: Frozen, hidden: Float[Array, "draws points width"]
+        self, net: Layer, frozen: Frozen, hidden: Float[Array, "draws points width"]
     ) -> Float[Array, "draws test out test out"]:
         """What is left of the start times its response to the kernel's fluctuation, averaged over w."""
-        n, motion = hidden.shape[-1], self.motion
+        net, n, motion = dense_stack(net), hidden.shape[-1], self.motion
         C_b, C_W, lambda_b, lambda_W = (
             a[1].astype(hidden.dtype) for a in (net.C_b, net.C_W, net.lambda_b, net.lambda_W)
         )
@@ -181,7 +183,7 @@ class OneLayer(NamedTuple):
 
 @eqx.filter_jit
 def _squares_of_one_layer(
-    net: MLP, descent: Descent, known: tuple[Frozen, OneLayer], key: PRNGKeyArray, draws: int
+    net: Layer, descent: Descent, known: tuple[Frozen, OneLayer], key: PRNGKeyArray, draws: int
 ) -> Array:
     """Products of ends less those of the frozen descent, the first order in the kernel averaged by hand."""
     frozen, mean = known
@@ -197,8 +199,10 @@ def outer(first: Values, second: Values) -> Values:
     return first[:, :, :, None, None] * second[:, None, None]
 
 
-def _over_batches(statistic, net: MLP, descent: Descent, frozen, key: PRNGKeyArray, draws: int) -> np.ndarray:
-    size = max(1, min(draws, _NUMBERS_AT_ONCE // (max(net.hidden) * len(descent.x))))
+def _over_batches(
+    statistic, net: Layer, descent: Descent, known, key: PRNGKeyArray, draws: int
+) -> np.ndarray:
+    size = max(1, min(draws, _NUMBERS_AT_ONCE // (max(dense_stack(net).hidden) * len(descent.x))))
     batches = range(-(-draws // size))
-    parts = [statistic(net, descent, frozen, jax.random.fold_in(key, i), size) for i in batches]
+    parts = [statistic(net, descent, known, jax.random.fold_in(key, i), size) for i in batches]
     return np.concatenate(jax.device_get(parts)).astype(float)

@@ -1,6 +1,5 @@
 """Many random networks at once: whole networks, and layers drawn one after the other."""
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, dense_stack
 
 # Random numbers held in memory at a time: 32 MB in double precision.
 _NUMBERS_AT_ONCE = 4_000_000
@@ -21,7 +20,8 @@ _JITTER = 1e-13
 # Random numbers are slow to compile, and no faster with every optimisation on.
 COMPILER = {"xla_backend_optimization_level": "1"}
 
-Statistic = Callable[[MLP, Params, Float[Array, "n d"]], Any]
+# Of a network, its parameters and the inputs.
+Statistic = Callable[[Any, Any, Float[Array, "n d"]], Any]
 
 
 def input_of_size(square: float, n_in: int = 4) -> Float[np.ndarray, "1 d"]:
@@ -30,7 +30,7 @@ def input_of_size(square: float, n_in: int = 4) -> Float[np.ndarray, "1 d"]:
 
 
 def over_networks(
-    net: MLP,
+    net: Layer,
     x: Float[np.ndarray, "n d"],
     key: PRNGKeyArray,
     draws: int,
@@ -41,15 +41,14 @@ def over_networks(
 
     Memory is held for the weights of a network or for so many `numbers`, whichever is more.
     """
-    widths = (x.shape[1], *net.hidden, net.n_out)
-    weights = sum(a * b for a, b in itertools.pairwise(widths))
-    inputs = jnp.asarray(x)
+    inputs, drawn = jnp.asarray(x), jax.eval_shape(lambda key: net.init(key, x.shape[1]), key)
+    weights = sum(leaf.size for leaf in jax.tree.leaves(drawn) if leaf.ndim > 1)
     return in_batches(
         lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, max(weights, numbers)
     )
 
 
-def _statistics(net: MLP, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
+def _statistics(net: Layer, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
     return jax.vmap(lambda key: statistic(net, net.init(key, x.shape[1]), x))(keys)
 
 
@@ -57,7 +56,7 @@ _network_draws = jax.jit(_statistics, static_argnames="statistic", compiler_opti
 
 
 def over_layers(
-    net: MLP, x: Float[np.ndarray, "m d"], key: PRNGKeyArray, draws: int, *, with_tangent: bool = False
+    net: Layer, x: Float[np.ndarray, "m d"], key: PRNGKeyArray, draws: int, *, with_tangent: bool = False
 ) -> Float[np.ndarray, "draws layers m m"]:
     r"""Second moments $\frac1n\sum_i z_{ia}z_{ib}$ of every hidden layer, for independent networks.
 
@@ -77,25 +76,31 @@ def over_layers(
     with_tangent
         Whether the second row of x is a direction.
     """
-    if len(set(net.hidden)) != 1:
-        raise ValueError(f"hidden layers must have one width, got {net.hidden}.")
-    inputs = jnp.asarray(x)
+    inputs, numbers = jnp.asarray(x), width_of(net) * len(x)
     return in_batches(
-        lambda keys: _layer_draws(net, inputs, keys, with_tangent=with_tangent),
-        key,
-        draws,
-        net.hidden[0] * len(x),
+        lambda keys: _layer_draws(net, inputs, keys, with_tangent=with_tangent), key, draws, numbers
     )
 
 
-def _layer_moments(net: MLP, x: Float[Array, "m d"], keys: Key[Array, " draws"], with_tangent: bool) -> Array:
+def width_of(net: Layer) -> int:
+    """The width of all hidden layers; refuses layers of different width."""
+    hidden = dense_stack(net).hidden
+    if len(set(hidden)) != 1:
+        raise ValueError(f"hidden layers must have one width, got {hidden}.")
+    return hidden[0]
+
+
+def _layer_moments(
+    net: Layer, x: Float[Array, "m d"], keys: Key[Array, " draws"], with_tangent: bool
+) -> Array:
     return jax.vmap(lambda key: _one_draw(net, x, with_tangent, key))(keys)
 
 
 _layer_draws = jax.jit(_layer_moments, static_argnames="with_tangent", compiler_options=COMPILER)
 
 
-def _one_draw(net: MLP, x: Float[Array, "m d"], with_tangent: bool, key: PRNGKeyArray) -> Array:
+def _one_draw(net: Layer, x: Float[Array, "m d"], with_tangent: bool, key: PRNGKeyArray) -> Array:
+    net = dense_stack(net)
     n, m = net.hidden[0], x.shape[0]
     has_bias = jnp.array([1.0, 0.0]) if with_tangent else jnp.ones(m)
     bias = jnp.outer(has_bias, has_bias)

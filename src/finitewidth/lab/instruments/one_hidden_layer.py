@@ -14,7 +14,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.activations import Activation
+from finitewidth.architecture import Hyperparameters, Layer, dense_stack
 from finitewidth.lab.instruments import layer_integrals
 
 # Preactivations held at a time: few enough for the cache of a core.
@@ -22,11 +23,14 @@ _NUMBERS_AT_ONCE = 2**16
 
 
 class Points(NamedTuple):
-    """Gram matrices of the first layer at all points, training points first, and the targets."""
+    """Gram matrices of the first layer at all points, training points first, targets, and what is above."""
 
     covariance_root: Float[Array, "points points"]
     motion: Float[Array, "points points"]
     y: Float[Array, "train out"]
+    width: int
+    activation: Activation
+    last: Hyperparameters
 
 
 class State(NamedTuple):
@@ -49,31 +53,27 @@ class MeanKernels(NamedTuple):
 
 
 def points_of(
-    net: MLP,
+    net: Layer,
     x: Float[np.ndarray, "train d"],
     y: Float[np.ndarray, "train out"],
     x_test: Float[np.ndarray, "test d"],
 ) -> Points:
     """What training sees of the inputs, in single precision."""
+    net = dense_stack(net)
     if net.depth != 2:
         raise ValueError(f"net must have one hidden layer, got hidden={net.hidden}.")
-    gram = _gram(np.concatenate([x, x_test]))
-    values, vectors = np.linalg.eigh(float(net.C_b[0]) + float(net.C_W[0]) * gram)
+    gram, (first, last) = _gram(np.concatenate([x, x_test])), net.layers
+    values, vectors = np.linalg.eigh(first.C_b + first.C_W * gram)
+    root, motion = vectors * np.sqrt(np.maximum(values, 0)), first.lambda_b + first.lambda_W * gram
     single = lambda a: jnp.asarray(a, jnp.float32)
-    return Points(
-        single(vectors * np.sqrt(np.maximum(values, 0))),
-        single(float(net.lambda_b[0]) + float(net.lambda_W[0]) * gram),
-        single(y),
-    )
+    return Points(single(root), single(motion), single(y), net.hidden[0], net.activation, last)
 
 
-def mean_kernels(net: MLP, x: Float[np.ndarray, "points d"]) -> MeanKernels:
+def mean_kernels(net: Layer, x: Float[np.ndarray, "points d"]) -> MeanKernels:
     """Both averages by direct integration over the two preactivations of one neuron."""
-    C_b, C_W, lambda_b, lambda_W = (
-        np.asarray(a, float) for a in (net.C_b, net.C_W, net.lambda_b, net.lambda_W)
-    )
-    gram = _gram(x)
-    K = C_b[0] + C_W[0] * gram
+    net = dense_stack(net)
+    gram, (first, last) = _gram(x), net.layers
+    K = first.C_b + first.C_W * gram
     size = np.sqrt(np.diag(K))
     slope = jax.vmap(jax.grad(net.activation))
     plain = lambda z: np.asarray(net.activation(jnp.asarray(z)))
@@ -89,8 +89,9 @@ def mean_kernels(net: MLP, x: Float[np.ndarray, "points d"]) -> MeanKernels:
             for b in range(a + 1):
                 matrix[a, b] = matrix[b, a] = average(function, a, b)
     s, ds = both
-    motion = lambda_b[0] + lambda_W[0] * gram
-    return MeanKernels(C_b[1] + C_W[1] * s, lambda_b[1] + lambda_W[1] * s + C_W[1] * ds * motion)
+    motion = first.lambda_b + first.lambda_W * gram
+    tangent = last.lambda_b + last.lambda_W * s + last.C_W * ds * motion
+    return MeanKernels(last.C_b + last.C_W * s, tangent)
 
 
 def _gram(x: Float[np.ndarray, "points d"]) -> Float[np.ndarray, "points points"]:
@@ -98,27 +99,27 @@ def _gram(x: Float[np.ndarray, "points d"]) -> Float[np.ndarray, "points points"
 
 
 def over_batches(
-    net: MLP, points: Points, key: PRNGKeyArray, draws: int, statistic: Callable[[State], tuple[Array, ...]]
+    points: Points, key: PRNGKeyArray, draws: int, statistic: Callable[[State], tuple[Array, ...]]
 ) -> list[np.ndarray]:
     """Arrays of `statistic`, evaluated for batches of at least so many draws in all, in double precision."""
-    size = max(1, min(draws, _NUMBERS_AT_ONCE // (net.hidden[0] * len(points.motion))))
+    size = max(1, min(draws, _NUMBERS_AT_ONCE // (points.width * len(points.motion))))
 
     @jax.jit
     def batch(batch_key: PRNGKeyArray) -> tuple[Array, ...]:
-        return statistic(draw(net, points, batch_key, size))
+        return statistic(draw(points, batch_key, size))
 
     parts = [jax.device_get(batch(jax.random.fold_in(key, i))) for i in range(-(-draws // size))]
     return [np.concatenate(arrays).astype(float) for arrays in zip(*parts, strict=True)]
 
 
-def draw(net: MLP, points: Points, key: PRNGKeyArray, size: int) -> State:
+def draw(points: Points, key: PRNGKeyArray, size: int) -> State:
     """Networks at their random start."""
-    n, out = net.hidden[0], points.y.shape[1]
+    n, out = points.width, points.y.shape[1]
     z_key, w_key, b_key = jax.random.split(key, 3)
     normal = lambda k, *shape: jax.random.normal(k, shape, jnp.float32)
     z = _mixed(points.covariance_root, normal(z_key, size, len(points.motion), n))
-    w = normal(w_key, size, out, n) * jnp.sqrt(net.C_W[1] / n).astype(jnp.float32)
-    return State(z, w, normal(b_key, size, out) * jnp.sqrt(net.C_b[1]).astype(jnp.float32))
+    w = normal(w_key, size, out, n) * jnp.sqrt(points.last.C_W / n).astype(jnp.float32)
+    return State(z, w, normal(b_key, size, out) * jnp.sqrt(points.last.C_b).astype(jnp.float32))
 
 
 def _mixed(matrix: Float[Array, "p q"], v: Float[Array, "batch q width"]) -> Float[Array, "batch p width"]:
@@ -126,19 +127,20 @@ def _mixed(matrix: Float[Array, "p q"], v: Float[Array, "batch q width"]) -> Flo
     return jnp.stack([sum(row[q] * v[:, q] for q in range(v.shape[1])) for row in matrix], axis=1)
 
 
-def outputs(net: MLP, at: State) -> Float[Array, "batch points out"]:
+def outputs(points: Points, at: State) -> Float[Array, "batch points out"]:
     """Outputs at all points."""
-    s = net.activation(at.z)
+    s = points.activation(at.z)
     return at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1)
 
 
-def trained(net: MLP, points: Points, start: State, eta: float, steps: int) -> State:
+def trained(points: Points, start: State, eta: float, steps: int) -> State:
     """The networks after so many steps of gradient descent."""
     train, n = len(points.y), start.z.shape[-1]
-    rate_w, rate_b = (r[1].astype(jnp.float32) for r in (net.lambda_W / n, net.lambda_b))
+    rate_w, rate_b = (jnp.float32(r) for r in (points.last.lambda_W / n, points.last.lambda_b))
 
     def step(_, at: State) -> State:
-        s, slope = jax.jvp(net.activation, (at.z[:, :train],), (jnp.ones_like(at.z[:, :train]),))
+        z = at.z[:, :train]
+        s, slope = jax.jvp(points.activation, (z,), (jnp.ones_like(z),))
         e = at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1) - points.y
         pushed = slope * jnp.sum(e[..., None] * at.w[:, None], axis=2)
         return State(
@@ -150,11 +152,11 @@ def trained(net: MLP, points: Points, start: State, eta: float, steps: int) -> S
     return lax.fori_loop(0, steps, step, start)
 
 
-def tangent_kernel(net: MLP, points: Points, at: State) -> Float[Array, "batch points out train out"]:
+def tangent_kernel(points: Points, at: State) -> Float[Array, "batch points out train out"]:
     """Tangent kernels of the networks between all points and the training points."""
     train, n, out = len(points.y), at.z.shape[-1], at.w.shape[1]
-    s, slope = jax.jvp(net.activation, (at.z,), (jnp.ones_like(at.z),))
-    rate_w, rate_b = (r[1].astype(jnp.float32) for r in (net.lambda_W / n, net.lambda_b))
+    s, slope = jax.jvp(points.activation, (at.z,), (jnp.ones_like(at.z),))
+    rate_w, rate_b = (jnp.float32(r) for r in (points.last.lambda_W / n, points.last.lambda_b))
     last = rate_b + rate_w * jnp.einsum("bpn,bqn->bpq", s, s[:, :train])
     pulled = at.w[:, None] * slope[:, :, None]
     first = jnp.einsum("bpin,bqjn->bpiqj", pulled, pulled[:, :train])

@@ -16,8 +16,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from finitewidth.architecture import MLP
-from finitewidth.lab.instruments.network_draws import COMPILER, in_batches
+from finitewidth.architecture import Layer, dense_stack
+from finitewidth.lab.instruments.network_draws import COMPILER, in_batches, width_of
 
 
 class _Layer(NamedTuple):
@@ -28,24 +28,24 @@ class _Layer(NamedTuple):
     slope: Float[Array, " n"]
 
 
-def tangent_kernels(net: MLP, square: float, key: PRNGKeyArray, draws: int) -> Float[np.ndarray, " draws"]:
+def tangent_kernels(net: Layer, square: float, key: PRNGKeyArray, draws: int) -> Float[np.ndarray, " draws"]:
     r"""The NTK of one output at one input with $|x|^2/n_0$ equal to `square`, for independent networks.
 
     All hidden layers must have the same width.
     """
-    if len(set(net.hidden)) != 1:
-        raise ValueError(f"hidden layers must have one width, got {net.hidden}.")
-    return in_batches(lambda keys: _draws(net, jnp.asarray(square), keys), key, draws, 3 * sum(net.hidden))
+    numbers = 3 * width_of(net) * (dense_stack(net).depth - 1)
+    return in_batches(lambda keys: _draws(net, jnp.asarray(square), keys), key, draws, numbers)
 
 
-def _kernels(net: MLP, square: Float[Array, ""], keys: Key[Array, " draws"]) -> Float[Array, " draws"]:
+def _kernels(net: Layer, square: Float[Array, ""], keys: Key[Array, " draws"]) -> Float[Array, " draws"]:
     return jax.vmap(lambda key: _one_draw(net, square, key))(keys)
 
 
 _draws = jax.jit(_kernels, compiler_options=COMPILER)
 
 
-def _one_draw(net: MLP, square: Float[Array, ""], key: PRNGKeyArray) -> Float[Array, ""]:
+def _one_draw(net: Layer, square: Float[Array, ""], key: PRNGKeyArray) -> Float[Array, ""]:
+    net = dense_stack(net)
     layers, n = net.depth - 1, net.hidden[0]
     of_weights, of_biases, across = jax.random.normal(key, (3, layers, n))
     first, middle, last = (

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 
 # Keeps Cholesky factors of nearly singular covariances finite, in units of rounding.
 _JITTER = 16
@@ -37,11 +37,12 @@ class Starts(NamedTuple):
     kernel: Float[Array, "draws points out points out"]
 
 
-def random_starts(net: MLP, x: Float[Array, "points d"], key: PRNGKeyArray, draws: int) -> Starts:
+def random_starts(net: Layer, x: Float[Array, "points d"], key: PRNGKeyArray, draws: int) -> Starts:
     """Independent random networks."""
-    points, out, dtype = len(x), net.n_out, x.dtype
+    dtype = x.dtype
+    net = dense_stack(jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, net))
+    points, out = len(x), net.n_out
     keys = jax.random.split(key, 2 * net.depth)
-    net = jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, net)
     features, layers = jnp.broadcast_to(x, (draws, *x.shape)), []
     for l, n in enumerate(net.hidden):
         root = _root(net.C_b[l] + net.C_W[l] * _gram(features))

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params, dense_stack
+from finitewidth.architecture.layer import replaced
 from finitewidth.lab.framework.estimate import Estimate, combined, sample_mean
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
@@ -23,11 +24,11 @@ DIFFERENTIALS = ("P", "Q", "R", "S", "T", "U")
 
 
 def measured_fluctuations(
-    net: MLP, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
+    net: Layer, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
 ) -> dict[str, Estimate]:
     """Mean kernels `K` and `H`, and the coefficients of 1/width in V, D, F, A and B at this width."""
     samples = over_networks(net, x, key, draws, conditional_means)
-    n = net.hidden[-1]
+    n = dense_stack(net).hidden[-1]
     centred = {name: samples[name] - samples[name].mean(axis=0) for name in ("K", "H")}
 
     def covariance(left: str, right: str) -> Estimate:
@@ -44,9 +45,10 @@ def measured_fluctuations(
     }
 
 
-def conditional_means(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def conditional_means(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     """Averages over the weights of the output layer, the layers below being given."""
-    below = _body(net)
+    net = dense_stack(net)
+    below = up_to(net, -1)
     H = empirical_ntk(below, params[:-1], x)
     z = below.apply(params[:-1], x).T
     s, ds = jax.jvp(net.activation, (z,), (jnp.ones_like(z),))
@@ -62,23 +64,23 @@ def conditional_means(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[
     }
 
 
-def _body(net: MLP) -> MLP:
-    """The network below the output layer, its last hidden layer as output."""
-    *hidden, last = net.hidden
-    return MLP(
-        hidden, net.activation, net.C_b[:-1], net.C_W[:-1], net.lambda_b[:-1], net.lambda_W[:-1], n_out=last
-    )
+def up_to(net: Layer, layer: int) -> Layer:
+    """The network whose outputs are the preactivations of a hidden layer."""
+    stack = dense_stack(net)
+    layers = range(stack.depth - 1)[layer] + 1
+    kept = {name: values[:layers] for name, values in stack.hyperparameters._asdict().items()}
+    return replaced(stack, hidden=stack.hidden[: layers - 1], n_out=stack.hidden[layers - 1], **kept)
 
 
 def measured_differentials(
-    net: MLP, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
+    net: Layer, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
 ) -> dict[str, Estimate]:
     """The coefficients of 1/width in P, Q, R, S, T and U at this width, from networks with two outputs."""
     samples = over_networks(net, x, key, draws, _two_outputs)
-    return {name: sample_mean(net.hidden[-1] * values) for name, values in samples.items()}
+    return {name: sample_mean(dense_stack(net).hidden[-1] * values) for name, values in samples.items()}
 
 
-def _two_outputs(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _two_outputs(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     z = net.apply(params, x)
     dH = empirical_dntk(net, params, x)
     I, J = empirical_ddntk(net, params, x)

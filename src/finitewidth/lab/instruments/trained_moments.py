@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.lab.framework.estimate import Estimate, combined, sample_mean
 from finitewidth.lab.instruments import one_hidden_layer as shallow
 from finitewidth.lab.instruments.linearised_moments import (
@@ -47,7 +47,7 @@ class Pairs(NamedTuple):
     linear: Float[np.ndarray, "pairs 2 test out"]
 
 
-def trained_mean(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
+def trained_mean(net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     """Mean outputs (test, out)."""
     pair_key, linear_key = jax.random.split(key)
     pairs = trained_pairs(net, ensemble, pair_key)
@@ -56,7 +56,7 @@ def trained_mean(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     return combined((1, 1), (moved, still))
 
 
-def trained_covariance(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
+def trained_covariance(net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     """Covariance (test, out, test, out) of the outputs."""
     pair_key, linear_key, frozen_key = jax.random.split(key, 3)
     descent = ensemble.descent
@@ -71,22 +71,22 @@ def trained_covariance(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estim
     return combined((1, 1), (moved, still)).plus(-outer(shift, shift)[0])
 
 
-def trained_pairs(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Pairs:
+def trained_pairs(net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Pairs:
     """Trained networks and their linearised partners; one hidden layer trains fast in preactivations."""
     x, y, x_test, eta, steps, size, _ = ensemble
-    if net.depth > 2:
+    if dense_stack(net).depth > 2:
         data = (a.astype(np.float32) for a in (x, y, x_test))
         run = paired_ensemble(net, key, size, *data, steps=steps, learning_rate=eta, linear_size=2)
         return Pairs(run.outputs.astype(float), run.linear.astype(float))
     points = shallow.points_of(net, x, y, x_test)
 
     def both_signs(start: shallow.State) -> tuple[Array, ...]:
-        kernel = shallow.tangent_kernel(net, points, start)
+        kernel = shallow.tangent_kernel(points, start)
         ends = []
         for s in (start, start.flipped()):
-            ends.append(shallow.outputs(net, shallow.trained(net, points, s, eta, steps)))
-            ends.append(shallow.linear_descent(kernel, shallow.outputs(net, s), points.y, eta, steps))
+            ends.append(shallow.outputs(points, shallow.trained(points, s, eta, steps)))
+            ends.append(shallow.linear_descent(kernel, shallow.outputs(points, s), points.y, eta, steps))
         return tuple(end[:, len(y) :] for end in ends)
 
-    one, one_linear, other, other_linear = shallow.over_batches(net, points, key, size, both_signs)
+    one, one_linear, other, other_linear = shallow.over_batches(points, key, size, both_signs)
     return Pairs(np.stack([one, other], axis=1), np.stack([one_linear, other_linear], axis=1))

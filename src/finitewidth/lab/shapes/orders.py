@@ -36,8 +36,8 @@ class Orders(RandomProblem):
         return quadratic.draw(self.rng(0), self.train, self.test, self.features)
 
 
-Predict = Callable[[Orders], Mapping[str, np.ndarray]]
-Measure = Callable[[Orders, PRNGKeyArray], Mapping[str, np.ndarray]]
+# Quantities of a problem at one epsilon.
+AtEpsilon = Callable[[Orders, float], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ _TOLERANCE = 0.02
 
 
 def order_claim(
-    predict: Predict,
-    measure: Measure,
+    predict: AtEpsilon,
+    measure: AtEpsilon,
     curves: tuple[Curve, ...],
     *,
     quick: Orders = QUICK,
@@ -64,17 +64,18 @@ def order_claim(
 ) -> Claim:
     """A claim whose checks are fitted powers of epsilon of |formula - measurement|.
 
-    `about` are id, title, statement, source and wrong theories, as for `Claim`.
+    Both sides are given at one epsilon, and asked at all those of the setting. `about` are id, title,
+    statement, source and wrong theories, as for `Claim`.
     """
     powers = [curve for curve in curves if curve.order is not None]
 
     def theory(setting: Orders) -> Prediction:
         orders = {f"{curve.formula} order": np.array(curve.order) for curve in powers}
-        return {name: np.asarray(value) for name, value in predict(setting).items()} | orders
+        return _at_every_epsilon(predict, setting) | orders
 
     @functools.wraps(measure)
     def observe(setting: Orders, key: PRNGKeyArray) -> Measurement:
-        return {name: exact(np.asarray(value)) for name, value in measure(setting, key).items()}
+        return {name: exact(value) for name, value in _at_every_epsilon(measure, setting).items()}
 
     def errors(predicted: Prediction, measured: Measurement, curve: Curve) -> np.ndarray:
         # The largest entry would have a kink wherever another entry takes the lead.
@@ -104,6 +105,11 @@ def order_claim(
         theory=theory, measure=observe, compare=compare, figure=figure if powers else None,
         quick=quick, full=full, **about,
     )  # fmt: skip
+
+
+def _at_every_epsilon(quantities: AtEpsilon, setting: Orders) -> dict[str, np.ndarray]:
+    found = [quantities(setting, float(epsilon)) for epsilon in setting.epsilons]
+    return {name: np.array([np.asarray(at[name]) for at in found]) for name in found[0]}
 
 
 def off_by(power: int) -> Callable[[Orders, np.ndarray], np.ndarray]:

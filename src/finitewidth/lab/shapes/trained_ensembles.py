@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.lab.framework import Check, Claim, Measurement, Prediction, scaled, upper_bound, z_score
 from finitewidth.lab.framework.estimate import Estimate, combined, propagated, stacked
 from finitewidth.lab.instruments.trained_moments import Ensemble
@@ -51,7 +51,7 @@ class Case:
     def training(self) -> str:
         return f"$\\eta$ = {self.eta:g}, " + (f"{self.steps} steps" if self.stopped else "to the end")
 
-    def network(self, width: int) -> MLP:
+    def network(self, width: int) -> Layer:
         hidden = (width,) * (self.depth - 1)
         C_b, C_W = _VARIANCES[self.activation]
         return MLP(hidden, self.activation, C_b, C_W, _LAMBDA_B, 1.0, n_out=self.outputs)
@@ -157,7 +157,7 @@ class Moment:
     name: str
     symbol: str
     predict: Callable[[Case], tuple[np.ndarray, np.ndarray]]
-    observe: Callable[[Case, MLP, Ensemble, PRNGKeyArray], Estimate]
+    observe: Callable[[Case, Layer, Ensemble, PRNGKeyArray], Estimate]
     labels: Callable[[Case], list[str]]
 
     def claim(self, factor: float, **about: Any) -> Claim:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.lab.framework import BOOK, Curves, exact, orf_543, power, sample_mean, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.instruments import layer_integrals
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
 from finitewidth.lab.instruments.perturbations import along_depth
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.statistics.criticality import susceptibilities
 from finitewidth.statistics.kernels import trajectory
 from finitewidth.statistics.phases import fixed_point
@@ -28,76 +29,70 @@ class Phases:
     chaotic: tuple[float, float] = (0.05, 4.0)
     vanishing: tuple[float, float] = (0.0, 0.7)
 
-    def network(self, C_b: float, C_W: float) -> MLP:
+    def network(self, C_b: float, C_W: float) -> Layer:
         """`depth` hidden tanh layers at this initialisation."""
-        return MLP((self.width,) * self.depth, "tanh", C_b, C_W)
+        return equal_layers(self.width, self.depth, "tanh", C_b, C_W)
 
+    @property
+    def unit_input(self) -> np.ndarray:
+        """An input with K^(1) = 1 where there are no biases."""
+        return input_of_size(1 / self.vanishing[1])
 
-def _phases_theory(setting: Phases) -> Prediction:
-    layers = np.arange(setting.depth)
-    prediction = {}
-    for phase in ("ordered", "chaotic"):
-        C_b, C_W = getattr(setting, phase)
-        K = fixed_point("tanh", C_b, C_W)
-        chi = susceptibilities("tanh", K, C_W)
-        prediction[f"{phase} fixed point"] = np.array(K)
-        prediction[f"{phase} parallel"] = float(chi.parallel) ** layers
-        prediction[f"{phase} perpendicular"] = float(chi.perpendicular) ** layers
-    net = setting.network(*setting.vanishing)
-    prediction["vanishing variance"] = np.asarray(trajectory(net, _unit_input(net)).nngp[:-1, 0])
-    return prediction
+    def theory(self) -> Prediction:
+        layers = np.arange(self.depth)
+        prediction = {}
+        for phase in ("ordered", "chaotic"):
+            C_b, C_W = getattr(self, phase)
+            K = fixed_point("tanh", C_b, C_W)
+            chi = susceptibilities("tanh", K, C_W)
+            prediction[f"{phase} fixed point"] = np.array(K)
+            prediction[f"{phase} parallel"] = float(chi.parallel) ** layers
+            prediction[f"{phase} perpendicular"] = float(chi.perpendicular) ** layers
+        net = self.network(*self.vanishing)
+        prediction["vanishing variance"] = np.asarray(trajectory(net, self.unit_input).nngp[:-1, 0])
+        return prediction
 
+    def measure(self, key) -> Measurement:
+        measurement = {}
+        tanh = layer_integrals.plain_function("tanh")
+        for phase, phase_key in zip(("ordered", "chaotic"), jax.random.split(key), strict=True):
+            C_b, C_W = getattr(self, phase)
+            net = self.network(C_b, C_W)
+            K = float(layer_integrals.variance_flow(tanh, C_b, C_W, 1.0, 200)[-1])
+            measurement[f"{phase} fixed point"] = exact(K)
+            drawn = along_depth(net, K, phase_key, self.draws)
+            for name in ("parallel", "perpendicular"):
+                measurement[f"{phase} {name}"] = sample_mean(drawn[name])
+        net = self.network(*self.vanishing)
+        moments = over_layers(net, self.unit_input, jax.random.fold_in(key, 2), self.draws)
+        return measurement | {"vanishing variance": sample_mean(moments[..., 0, 0])}
 
-def _unit_input(net: MLP) -> np.ndarray:
-    """An input with K^(1) = 1 for a network without biases."""
-    return input_of_size(1 / float(net.C_W[0]))
-
-
-def _phases_measure(setting: Phases, key) -> Measurement:
-    measurement = {}
-    tanh = layer_integrals.plain_function("tanh")
-    for phase, phase_key in zip(("ordered", "chaotic"), jax.random.split(key), strict=True):
-        C_b, C_W = getattr(setting, phase)
-        net = setting.network(C_b, C_W)
-        K = float(layer_integrals.variance_flow(tanh, C_b, C_W, 1.0, 200)[-1])
-        measurement[f"{phase} fixed point"] = exact(K)
-        drawn = along_depth(net, K, phase_key, setting.draws)
-        for name in ("parallel", "perpendicular"):
-            measurement[f"{phase} {name}"] = sample_mean(drawn[name])
-    net = setting.network(*setting.vanishing)
-    moments = over_layers(net, _unit_input(net), jax.random.fold_in(key, 2), setting.draws)
-    return measurement | {"vanishing variance": sample_mean(moments[..., 0, 0])}
-
-
-def _phases_compare(setting: Phases, predicted: Prediction, measured: Measurement) -> Checks:
-    ratio = depth_over_width(np.arange(1, setting.depth + 1), setting.width)
-    curves = [f"{phase} {name}" for phase in ("ordered", "chaotic") for name in ("parallel", "perpendicular")]
-    checks = [
-        z_score(f"{name} by layer", predicted[name], measured[name], ratio * predicted[name])
-        for name in (*curves, "vanishing variance")
-    ]
-    for phase in ("ordered", "chaotic"):
-        name = f"{phase} fixed point"
-        checks.append(relative_error(name, predicted[name], measured[name], 1e-8))
-    return checks
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        ratio = depth_over_width(np.arange(1, self.depth + 1), self.width)
+        curves = [
+            f"{phase} {name}" for phase in ("ordered", "chaotic") for name in ("parallel", "perpendicular")
+        ]
+        checks = [
+            z_score(f"{name} by layer", predicted[name], measured[name], ratio * predicted[name])
+            for name in (*curves, "vanishing variance")
+        ]
+        for phase in ("ordered", "chaotic"):
+            name = f"{phase} fixed point"
+            checks.append(relative_error(name, predicted[name], measured[name], 1e-8))
+        return checks
 
 
 CLAIMS = (
     Claim(
         id="off-criticality-exponential",
         title="off criticality changes vanish or explode as chi^l",
-        statement=(
-            "Off criticality a change of the variance behaves as chi_parallel^l and the squared difference "
-            "of two inputs as chi_perp^l, over correlation lengths 1/|log chi|: both vanish in the ordered "
-            "phase, the second explodes in the chaotic phase, and without biases below criticality the "
-            "variance vanishes."
-        ),
+        statement="""Off criticality a change of the variance behaves as chi_parallel^l and the squared
+        difference of two inputs as chi_perp^l, over correlation lengths 1/|log chi|: both vanish in the
+        ordered phase, the second explodes in the chaotic phase, and without biases below criticality the
+        variance vanishes.""",
         source=orf_543("9/19") + f"; {BOOK}, section 5.1",
         quick=Phases(width=1000, depth=12, draws=400),
         full=Phases(width=4000, depth=20, draws=2000),
-        theory=_phases_theory,
-        measure=_phases_measure,
-        compare=_phases_compare,
         figure=Curves("depth", r"layer $\ell$"),
         wrong={
             "ordered parallel": power(0.5),

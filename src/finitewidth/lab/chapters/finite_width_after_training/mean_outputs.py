@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.framework import BEYOND, BOOK, Estimate
 from finitewidth.lab.instruments.trained_moments import Ensemble, trained_mean
@@ -21,7 +21,7 @@ def _predicted(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(law.mean).ravel() - correction, n * correction
 
 
-def _observed(case: Case, net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
+def _observed(case: Case, net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     return trained_mean(net, ensemble, key).reshape(-1)
 
 
@@ -42,12 +42,10 @@ CLAIMS = (
         1.5,
         id="trained-mean-width",
         title="finite width shifts the trained mean by a predicted multiple of 1/n that depends on the step",
-        statement=(
-            "Averaged over initialisations, networks trained to the end by gradient descent differ from the "
-            "infinite-width limit by c/n + O(1/n^2), with c from the mean, the fluctuations and the changes "
-            "of the tangent kernel; c depends on the learning rate. At width 64 c/n removes at least two "
-            "thirds of the difference."
-        ),
+        statement="""Averaged over initialisations, networks trained to the end by gradient descent differ
+        from the infinite-width limit by c/n + O(1/n^2), with c from the mean, the fluctuations and the
+        changes of the tangent kernel; c depends on the learning rate. At width 64 c/n removes at least two
+        thirds of the difference.""",
         source=_SOURCE,
         quick=TrainedEnsembles(_TANH[1:], (64, 128), 1000, 4000, 1, SEEN, closer=True),
         full=TrainedEnsembles(_TANH, _WIDTHS, 8000, 32_000, 2, 0.05, closer=True),
@@ -56,11 +54,9 @@ CLAIMS = (
         1.5,
         id="trained-mean-gelu",
         title="the same for GELU networks",
-        statement=(
-            "The coefficient of 1/n in the trained mean, and its change with the learning rate, are "
-            "predicted for GELU networks as well. At width 64 c/n removes at least two thirds of the "
-            "difference."
-        ),
+        statement="""The coefficient of 1/n in the trained mean, and its change with the learning rate,
+        are predicted for GELU networks as well. At width 64 c/n removes at least two thirds of the
+        difference.""",
         source=_SOURCE,
         quick=TrainedEnsembles(_GELU[1:], (64, 128), 1000, 4000, 1, SEEN, closer=True),
         full=TrainedEnsembles(_GELU, _WIDTHS, 8000, 32_000, 2, 0.05, closer=True),
@@ -69,10 +65,8 @@ CLAIMS = (
         2.0,
         id="trained-mean-depth-3",
         title="the same for two hidden layers, where the mean kernel shifts too",
-        statement=(
-            "The coefficient of 1/n in the trained mean is predicted for depth 3. At width 64 c/n removes at "
-            "least two thirds of the difference."
-        ),
+        statement="""The coefficient of 1/n in the trained mean is predicted for depth 3. At width 64 c/n
+        removes at least two thirds of the difference.""",
         source=_SOURCE,
         quick=TrainedEnsembles(_DEEP, (64, 128), 800, 8000, 1, SEEN, closer=True),
         full=TrainedEnsembles(_DEEP, _WIDTHS, 3000, 300_000, 2, 0.1, closer=True),
@@ -81,10 +75,8 @@ CLAIMS = (
         1.5,
         id="trained-mean-stopped",
         title="the same for two coupled outputs, before the end of training and at it",
-        statement=(
-            "After any number of steps, and with several outputs, the trained mean moves by a predicted "
-            "multiple of 1/n; the outputs are coupled at this order."
-        ),
+        statement="""After any number of steps, and with several outputs, the trained mean moves by a
+        predicted multiple of 1/n; the outputs are coupled at this order.""",
         source=_SOURCE,
         quick=TrainedEnsembles(_STOPPED[:1], (64, 128), 4000, 16_000, 1, SEEN),
         full=TrainedEnsembles(_STOPPED, _WIDTHS, 16_000, 64_000, 2, 0.05),

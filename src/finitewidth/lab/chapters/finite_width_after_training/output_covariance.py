@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.framework import BEYOND, BOOK, Estimate
 from finitewidth.lab.instruments.trained_moments import Ensemble, trained_covariance
@@ -21,7 +21,7 @@ def _predicted(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return (np.asarray(law.covariance) - correction)[once], n * correction[once]
 
 
-def _observed(case: Case, net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
+def _observed(case: Case, net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     return trained_covariance(net, ensemble, key)[:, 0, :, 0][np.triu_indices(len(case.test))]
 
 
@@ -39,11 +39,9 @@ CLAIMS = (
         1.5,
         id="trained-covariance-width",
         title="finite width changes the trained covariance by a predicted multiple of 1/n",
-        statement=(
-            "The covariance of trained networks over initialisations differs from that of infinite width by "
-            "a predicted multiple of 1/n, from the fluctuations of the tangent kernel, their correlation "
-            "with the start, and the kernel's changes in training."
-        ),
+        statement="""The covariance of trained networks over initialisations differs from that of infinite
+        width by a predicted multiple of 1/n, from the fluctuations of the tangent kernel, their correlation
+        with the start, and the kernel's changes in training.""",
         source=_SOURCE,
         quick=TrainedEnsembles((_SHALLOW,), (64, 128), 2000, 8000, 1, SEEN),
         full=TrainedEnsembles((_SHALLOW,), (64, 128, 256, 512), 12_000, 48_000, 2, 0.1),
@@ -52,10 +50,8 @@ CLAIMS = (
         2.0,
         id="trained-covariance-depth-3",
         title="the same for two hidden layers, where both mean kernels shift too",
-        statement=(
-            "The coefficient of 1/n in the trained covariance is predicted for depth 3, where the covariance "
-            "of the start and the mean of the tangent kernel depend on the width."
-        ),
+        statement="""The coefficient of 1/n in the trained covariance is predicted for depth 3, where the
+        covariance of the start and the mean of the tangent kernel depend on the width.""",
         source=_SOURCE,
         quick=TrainedEnsembles((_DEEP,), (64, 128), 1500, 60_000, 1, SEEN),
         full=TrainedEnsembles((_DEEP,), (64, 128, 256, 512), 3000, 600_000, 1, 0.1),

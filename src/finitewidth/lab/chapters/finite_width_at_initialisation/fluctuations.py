@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params
 from finitewidth.lab.framework import BEYOND, BOOK, DAY_3, ROBERTS, Curves, compare_each, orf_543, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.estimate import Estimate, jackknife, sample_mean, stacked
 from finitewidth.lab.framework.wrong import constant, scaled
 from finitewidth.lab.instruments.network_draws import input_of_size, over_layers, over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.statistics.corrections import corrections
@@ -29,28 +30,30 @@ class Kurtosis:
     layers: int
     draws: int
 
-    def network(self, activation: str, width: int) -> MLP:
-        return MLP((width,) * self.layers, activation)
+    def network(self, activation: str, width: int) -> Layer:
+        return equal_layers(width, self.layers, activation)
 
+    def theory(self) -> Prediction:
+        return {
+            activation: np.stack(
+                [
+                    depth_growth(self.network(activation, n)).excess_kurtosis[: self.layers]
+                    for n in self.widths
+                ]
+            )
+            for activation in self.activations
+        }
 
-def _kurtosis_theory(setting: Kurtosis) -> Prediction:
-    return {
-        activation: np.stack(
-            [
-                depth_growth(setting.network(activation, n)).excess_kurtosis[: setting.layers]
-                for n in setting.widths
-            ]
-        )
-        for activation in setting.activations
-    }
+    def measure(self, key) -> Measurement:
+        keys = iter(jax.random.split(key, len(self.activations) * len(self.widths)))
+        return {
+            activation: stacked([_layer_kurtosis(self, activation, n, next(keys)) for n in self.widths])
+            for activation in self.activations
+        }
 
-
-def _kurtosis_measure(setting: Kurtosis, key) -> Measurement:
-    keys = iter(jax.random.split(key, len(setting.activations) * len(setting.widths)))
-    return {
-        activation: stacked([_layer_kurtosis(setting, activation, n, next(keys)) for n in setting.widths])
-        for activation in setting.activations
-    }
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        """The next order in depth/width is about the square of the first: x^2/6 for ReLU, exactly."""
+        return [z_score(a, predicted[a], measured[a], predicted[a] ** 2 / 3) for a in self.activations]
 
 
 def _layer_kurtosis(setting: Kurtosis, activation: str, n: int, key) -> Estimate:
@@ -66,11 +69,6 @@ def _layer_kurtosis(setting: Kurtosis, activation: str, n: int, key) -> Estimate
     return jackknife(np.stack([S, S**2], axis=1), excess)
 
 
-def _kurtosis_compare(setting: Kurtosis, predicted: Prediction, measured: Measurement) -> Checks:
-    """The next order in depth/width is about the square of the first: x^2/6 for ReLU, exactly."""
-    return [z_score(a, predicted[a], measured[a], predicted[a] ** 2 / 3) for a in setting.activations]
-
-
 @dataclass(frozen=True)
 class Kernels:
     """Critical networks of several depths and widths, one input, one output."""
@@ -82,15 +80,15 @@ class Kernels:
     square: float = 1.0
     lambda_b: float = 1.0
 
-    def network(self, hidden_layers: int, width: int) -> MLP:
-        return MLP((width,) * hidden_layers, self.activation, lambda_b=self.lambda_b)
+    def network(self, hidden_layers: int, width: int) -> Layer:
+        return equal_layers(width, hidden_layers, self.activation, lambda_b=self.lambda_b)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
         return list(itertools.product(self.hidden_layers, self.widths))
 
 
-def _ntk(net: MLP, params: Params, x: Float[Array, "n d"]) -> Array:
+def _ntk(net: Layer, params: Params, x: Float[Array, "n d"]) -> Array:
     return empirical_ntk(net, params, x)[0, 0, 0, 0]
 
 
@@ -140,7 +138,7 @@ def _ntk_compare(setting: Kernels, predicted: Prediction, measured: Measurement)
 _MOTION = ("z dH", "I", "J")
 
 
-def _motion(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _motion(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     """Kernel, z times dNTK, dNTK and both ddNTKs of one input and one output."""
     one = jnp.ones((1, 1))
     dH = empirical_dntk(net, params, x, vectors=(one, one))[0, 0]
@@ -205,26 +203,21 @@ CLAIMS = (
     Claim(
         id="excess-kurtosis-depth-width",
         title="excess kurtosis 3V/(nK^2)",
-        statement=(
-            "At finite width a preactivation is not Gaussian: its excess kurtosis is 3V/(nK^2) to first "
-            "order, growing by 15/n per layer for critical ReLU networks and by 2/n for critical tanh ones."
-        ),
+        statement="""At finite width a preactivation is not Gaussian: its excess kurtosis is 3V/(nK^2) to
+        first order, growing by 15/n per layer for critical ReLU networks and by 2/n for critical tanh
+        ones.""",
         source=f"{BEYOND}: {BOOK}, chapters 4 and 5; fourth moment of ReLU: " + orf_543("11/30"),
         quick=Kurtosis(("relu", "tanh"), (50, 100), layers=6, draws=4000),
         full=Kurtosis(("relu", "tanh", "gelu"), (50, 100, 200), layers=12, draws=60_000),
-        theory=_kurtosis_theory,
-        measure=_kurtosis_measure,
-        compare=_kurtosis_compare,
         figure=Curves("layers", r"layer $\ell$", "widths", "width %d"),
         wrong={"relu": scaled(2 / 5), "tanh": scaled(1.5)},
     ),
     Claim(
         id="ntk-width-scaling",
         title="NTK fluctuates as n^(-1/2)",
-        statement=(
-            "With weight variance C_W/n and rates lambda_W/n the mean NTK does not depend on the width, up "
-            "to H1/n, and its relative variance is (A + 2B)/(n Theta^2): the fluctuation falls as n^(-1/2)."
-        ),
+        statement="""With weight variance C_W/n and rates lambda_W/n the mean NTK does not depend on the
+        width, up to H1/n, and its relative variance is (A + 2B)/(n Theta^2): the fluctuation falls as
+        n^(-1/2).""",
         source=f"{ROBERTS}, depth over width (NTK as in: {DAY_3}); coefficients derived here",
         quick=Kernels((32, 128), (1, 3), draws=1000),
         full=Kernels((16, 32, 64, 128, 256), (1, 3), draws=6000),
@@ -237,10 +230,8 @@ CLAIMS = (
     Claim(
         id="dntk-width-scaling",
         title="dNTK and ddNTK are 1/n effects",
-        statement=(
-            "n E[z dH], n E[I] and n E[J] approach P + 2Q, 3R and S + T + U as the width grows, and E[dH] "
-            "vanishes: the kernel's motion in training is an effect of order 1/n."
-        ),
+        statement="""n E[z dH], n E[I] and n E[J] approach P + 2Q, 3R and S + T + U as the width grows, and
+        E[dH] vanishes: the kernel's motion in training is an effect of order 1/n.""",
         source=f"{ROBERTS}, depth over width (dNTK as in: {DAY_3}); coefficients derived here",
         quick=Kernels((32, 64), (1,), draws=1000),
         full=Kernels((16, 32, 64, 128), (1, 3), draws=8000),
@@ -253,10 +244,8 @@ CLAIMS = (
     Claim(
         id="depth-over-width",
         title="fluctuations are set by L/n",
-        statement=(
-            "n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by 11/3 per "
-            "layer when the network is deep: depth over width is the expansion parameter."
-        ),
+        statement="""n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by
+        11/3 per layer when the network is deep: depth over width is the expansion parameter.""",
         source=f"{ROBERTS}, depth over width; 11/3 from the second moment: " + orf_543("11/30"),
         quick=Kernels((64,), (1, 2, 4), draws=1500, activation="relu", lambda_b=0.0),
         full=Kernels((64, 128), (1, 2, 4, 8), draws=5000, activation="relu", lambda_b=0.0),

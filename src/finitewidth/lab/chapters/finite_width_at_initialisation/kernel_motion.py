@@ -7,7 +7,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params
 from finitewidth.lab.framework import BEYOND, BOOK, Curves, compare_each, sample_mean, scaled, stacked
 from finitewidth.lab.framework.claim import Claim, Measurement, Prediction
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
@@ -32,17 +32,29 @@ class Motion:
     width: int
     draws: int
 
-    def network(self, depth: int, width: int) -> MLP:
+    def network(self, depth: int, width: int) -> Layer:
         return tune(self.activation, depth, width).net
 
+    def theory(self) -> Prediction:
+        width = self.width
+        changes = [width * kernel_change(self.network(d, width), _SQUARE, _TARGET) for d in self.depths]
+        return {"change": np.array(changes)}
 
-def _theory(setting: Motion) -> Prediction:
-    width = setting.width
-    changes = [width * kernel_change(setting.network(d, width), _SQUARE, _TARGET) for d in setting.depths]
-    return {"change": np.array(changes)}
+    def measure(self, key) -> Measurement:
+        """The rates make the mean NTK one, so its change is relative already."""
+        x = input_of_size(_SQUARE)
+        estimates = []
+        for depth, k in zip(self.depths, jax.random.split(key, len(self.depths)), strict=True):
+            at_width = []
+            for times, width_key in zip((1, 2), jax.random.split(k), strict=True):
+                net = self.network(depth, times * self.width)
+                change = over_networks(net, x, width_key, self.draws, _trained)
+                at_width.append(sample_mean(times * self.width * change))
+            estimates.append(extrapolated(*at_width))
+        return {"change": stacked(estimates)}
 
 
-def _trained(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Array:
+def _trained(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Array:
     """Relative change of the NTK when gradient descent has fitted the target."""
     rates = net.learning_rates(x.shape[1])
 
@@ -59,20 +71,6 @@ def _trained(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Array:
     return after - before
 
 
-def _measure(setting: Motion, key) -> Measurement:
-    """The rates make the mean NTK one, so its change is relative already."""
-    x = input_of_size(_SQUARE)
-    estimates = []
-    for depth, k in zip(setting.depths, jax.random.split(key, len(setting.depths)), strict=True):
-        at_width = []
-        for times, width_key in zip((1, 2), jax.random.split(k), strict=True):
-            net = setting.network(depth, times * setting.width)
-            change = over_networks(net, x, width_key, setting.draws, _trained)
-            at_width.append(sample_mean(times * setting.width * change))
-        estimates.append(extrapolated(*at_width))
-    return {"change": stacked(estimates)}
-
-
 def _left_out(setting: Motion, value: np.ndarray) -> np.ndarray:
     """The step leaves half of itself, relative; two widths leave the square of depth/width."""
     return (_STEP / 2 + (np.array(setting.depths) / setting.width) ** 2) * np.abs(value)
@@ -82,17 +80,13 @@ CLAIMS = (
     Claim(
         id="kernel-change-one-input",
         title="training moves the NTK by c/n, c known",
-        statement=(
-            "While a network learns one input, its NTK changes by the relative amount c/n on average, with c "
-            "a combination of K, Theta and P to U. Learning rates that give every layer an equal share of "
-            "the NTK keep c of order L(1 + y^2/K) for critical tanh networks: when depth and width grow "
-            "together, the motion neither vanishes nor blows up."
-        ),
+        statement="""While a network learns one input, its NTK changes by the relative amount c/n on average,
+        with c a combination of K, Theta and P to U. Learning rates that give every layer an equal share of
+        the NTK keep c of order L(1 + y^2/K) for critical tanh networks: when depth and width grow together,
+        the motion neither vanishes nor blows up.""",
         source=f"{BEYOND}: {BOOK}, chapters 9 and 11; one-input formula derived here",
         quick=Motion("tanh", (2, 4), width=24, draws=1000),
         full=Motion("tanh", (2, 4, 6), width=32, draws=3000),
-        theory=_theory,
-        measure=_measure,
         compare=compare_each({"change": "n E[change of the NTK] / Theta"}, within=_left_out),
         figure=Curves("depths", "depth L"),
         wrong={"change": scaled(2.0)},

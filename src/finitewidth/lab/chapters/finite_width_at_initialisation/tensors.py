@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled, z_score
 from finitewidth.lab.instruments.kernel_shifts import measured_shifts
 from finitewidth.lab.instruments.tensors import (
@@ -52,7 +52,7 @@ class Tensors:
     smooth: bool = True
     unseen: tuple[str, ...] = ()
 
-    def network(self, case: Case, times: int = 1) -> MLP:
+    def network(self, case: Case, times: int = 1) -> Layer:
         hidden = tuple(times * n for n in case.hidden)
         return MLP(hidden, self.activation, case.C_b, case.C_W, case.lambda_b, case.lambda_W, n_out=2)
 
@@ -173,11 +173,9 @@ CLAIMS = (
             _equal((20, 30, 20), (8000, 6000)),
         ),
         title="tanh: thirteen tensors of order 1/n",
-        statement=(
-            "G1, V, H1, D, F, A, B (fluctuations) and P, Q, R, S, T, U (mean differentials of the NTK) of "
-            "tanh networks follow layer recursions whose averages are over a single neuron; real networks at "
-            "widths n and 2n, extrapolated, agree entry by entry, depth 2 to 4."
-        ),
+        statement="""G1, V, H1, D, F, A, B (fluctuations) and P, Q, R, S, T, U (mean differentials of the NTK)
+        of tanh networks follow layer recursions whose averages are over a single neuron; real networks at
+        widths n and 2n, extrapolated, agree entry by entry, depth 2 to 4.""",
         wrong_P=-1.0,
     ),
     _claim(
@@ -189,21 +187,17 @@ CLAIMS = (
             _unequal((24, 30, 24), (8000, 6000)),
         ),
         title="GELU with unequal layers: the same tensors",
-        statement=(
-            "The recursions hold for an activation without parity and for layers of different width, C_b, "
-            "C_W, lambda_b and lambda_W: each step takes the values of its own layer."
-        ),
+        statement="""The recursions hold for an activation without parity and for layers of different width,
+        C_b, C_W, lambda_b and lambda_W: each step takes the values of its own layer.""",
     ),
     _claim(
         "relu",
         (_unequal((12, 16), (6000, 0)),),
         (_unequal((20, 30), (20_000, 0)), _unequal((24, 30, 24), (10_000, 0))),
         title="ReLU: the fluctuations exist in spite of the kink",
-        statement=(
-            "With the derivatives of the activation moved to the Gaussian density, G1, V, H1, D, F, A and B "
-            "of ReLU networks are finite at all inputs, equal ones included; the differentials P to U are "
-            "not defined."
-        ),
+        statement="""With the derivatives of the activation moved to the Gaussian density, G1, V, H1, D, F, A
+        and B of ReLU networks are finite at all inputs, equal ones included; the differentials P to U are not
+        defined.""",
         smooth=False,
     ),
     _claim(
@@ -211,11 +205,9 @@ CLAIMS = (
         (_unequal((12,), (2000, 1000)),),
         (_unequal((24,), (20_000, 10_000)), _unequal((30, 20), (12_000, 8000))),
         title="ELU: a jump of the curvature leaves all tensors finite",
-        statement=(
-            "The slope of ELU is continuous and its curvature jumps at zero. All thirteen tensors exist at "
-            "any inputs; in R a delta function counts, which automatic differentiation of a network does not "
-            "see, so R is left out here."
-        ),
+        statement="""The slope of ELU is continuous and its curvature jumps at zero. All thirteen tensors
+        exist at any inputs; in R a delta function counts, which automatic differentiation of a network does
+        not see, so R is left out here.""",
         smooth=False,
         unseen=("R",),
         wrong_P=-1.0,
@@ -225,10 +217,8 @@ CLAIMS = (
         (_equal((12, 16), (4000, 0)),),
         (_equal((20, 30), (20_000, 0)), _equal((24, 30, 24), (10_000, 0))),
         title="SELU: a kink between curved sides leaves the fluctuations",
-        statement=(
-            "The slope of SELU jumps at zero and its left side is curved. G1, V, H1, D, F, A and B exist at "
-            "any inputs; the differentials P to U are not defined."
-        ),
+        statement="""The slope of SELU jumps at zero and its left side is curved. G1, V, H1, D, F, A and B
+        exist at any inputs; the differentials P to U are not defined.""",
         smooth=False,
     ),
 )

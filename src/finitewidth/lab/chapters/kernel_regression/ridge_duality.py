@@ -25,28 +25,39 @@ class Ridges(RandomProblem):
         """The same data for prediction and measurement."""
         return random_problem(self.points, self.features, self.tests, self.rng())
 
+    def theory(self) -> Prediction:
+        train, test, y, _ = self.problem
+        fits = [ridge_regression(train @ train.T, y[:, None], ridge) for ridge in self.ridges]
+        return {
+            "fitted": np.array([fit.fitted[:, 0] for fit in fits]),
+            "predicted": np.array([fit.predict(test @ train.T)[:, 0] for fit in fits]),
+            "squared norm": np.array([fit.norm_squared[0] for fit in fits]),
+            "beyond the span": np.zeros(len(fits)),
+        }
 
-def _theory(setting: Ridges) -> Prediction:
-    train, test, y, _ = setting.problem
-    fits = [ridge_regression(train @ train.T, y[:, None], ridge) for ridge in setting.ridges]
-    return {
-        "fitted": np.array([fit.fitted[:, 0] for fit in fits]),
-        "predicted": np.array([fit.predict(test @ train.T)[:, 0] for fit in fits]),
-        "squared norm": np.array([fit.norm_squared[0] for fit in fits]),
-        "beyond the span": np.zeros(len(fits)),
-    }
+    def measure(self, key) -> Measurement:
+        train, test, y, _ = self.problem
+        weights = np.array([_penalised(train, y, ridge) for ridge in self.ridges])
+        onto_span = train.T @ np.linalg.pinv(train.T)
+        return {
+            "fitted": exact(weights @ train.T),
+            "predicted": exact(weights @ test.T),
+            "squared norm": exact(np.sum(weights**2, axis=1)),
+            "beyond the span": exact(np.linalg.norm(weights - weights @ onto_span, axis=1)),
+        }
 
-
-def _measure(setting: Ridges, key) -> Measurement:
-    train, test, y, _ = setting.problem
-    weights = np.array([_penalised(train, y, ridge) for ridge in setting.ridges])
-    onto_span = train.T @ np.linalg.pinv(train.T)
-    return {
-        "fitted": exact(weights @ train.T),
-        "predicted": exact(weights @ test.T),
-        "squared norm": exact(np.sum(weights**2, axis=1)),
-        "beyond the span": exact(np.linalg.norm(weights - weights @ onto_span, axis=1)),
-    }
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        # A penalty only improves the condition.
+        allowed = rounding(self.problem)
+        norms, beyond = measured["squared norm"].value, measured["beyond the span"].value
+        return [
+            absolute_error("fitted values", predicted["fitted"], measured["fitted"], allowed),
+            absolute_error("test outputs", predicted["predicted"], measured["predicted"], allowed),
+            relative_error("squared norm", predicted["squared norm"], norms, allowed),
+            absolute_error(
+                "part of the weights beyond the features", predicted["beyond the span"], beyond, allowed
+            ),
+        ]
 
 
 def _penalised(train: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
@@ -54,20 +65,6 @@ def _penalised(train: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
     features = train.shape[1]
     rows = np.concatenate([train, np.sqrt(ridge) * np.eye(features)])
     return np.linalg.lstsq(rows, np.concatenate([y, np.zeros(features)]), rcond=None)[0]
-
-
-def _compare(setting: Ridges, predicted: Prediction, measured: Measurement) -> Checks:
-    # A penalty only improves the condition.
-    allowed = rounding(setting.problem)
-    norms, beyond = measured["squared norm"].value, measured["beyond the span"].value
-    return [
-        absolute_error("fitted values", predicted["fitted"], measured["fitted"], allowed),
-        absolute_error("test outputs", predicted["predicted"], measured["predicted"], allowed),
-        relative_error("squared norm", predicted["squared norm"], norms, allowed),
-        absolute_error(
-            "part of the weights beyond the features", predicted["beyond the span"], beyond, allowed
-        ),
-    ]
 
 
 def _norm_of_coefficients(setting: Ridges, value: np.ndarray) -> np.ndarray:
@@ -86,16 +83,12 @@ CLAIMS = (
     Claim(
         id="representer-ridge-duality",
         title="ridge regression over weights = over kernels",
-        statement=(
-            "The weights that minimise |Phi theta - y|^2 + r |theta|^2 are a combination of the training "
-            "features, with coefficients a = (K + r)^-1 y; fitted values are K a and |theta|^2 = a^T K a."
-        ),
+        statement="""The weights that minimise |Phi theta - y|^2 + r |theta|^2 are a combination of the
+        training features, with coefficients a = (K + r)^-1 y; fitted values are K a and |theta|^2 = a^T K
+        a.""",
         source=orf_543("10/31") + ", representer theorem",
         quick=Ridges(points=8, features=20, ridges=(0.01, 0.1, 1.0, 10.0)),
         full=Ridges(points=20, features=60, ridges=tuple(np.geomspace(1e-3, 30, 16).tolist())),
-        theory=_theory,
-        measure=_measure,
-        compare=_compare,
         figure=Curves("ridges", r"ridge $r$", along=0),
         wrong={
             "squared norm": _norm_of_coefficients,

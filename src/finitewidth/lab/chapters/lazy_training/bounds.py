@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from finitewidth.architecture import MLP
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, orf_543, scaled
 from finitewidth.lab.framework.comparison import absolute_error, upper_bound, z_score
 from finitewidth.lab.framework.estimate import exact, propagated, sample_mean, stacked
 from finitewidth.lab.instruments import fixed_readout as readout
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.selection.certificates import LazyTraining, convergence_certificate
 from finitewidth.statistics.kernels import kernels
 
@@ -21,7 +21,7 @@ SOURCE = orf_543("10/12")
 
 def hidden_kernel_of_infinite_width(x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m"]:
     """Tangent kernel of the hidden weights of tanh neurons with w ~ N(0, 1) and v^2 = 1."""
-    net = MLP((1,), "tanh", C_b=0.0, C_W=1.0, lambda_b=0.0, lambda_W=(1.0, 0.0))
+    net = equal_layers(1, 1, "tanh", 0.0, 1.0, lambda_b=0.0, lambda_W=(1.0, 0.0))
     return np.asarray(kernels(net, np.sqrt(x.shape[1]) * x).ntk)
 
 
@@ -171,11 +171,9 @@ CLAIMS = (
     Claim(
         id="kernel-lipschitz-lemma",
         title="the kernel changes by at most 2 m times the movement of a weight",
-        statement=(
-            "With output weights fixed in [-1, 1], |sigma'| and |sigma''| at most 1 and m inputs of length "
-            "one, moving every hidden weight by at most D changes the tangent kernel of the hidden weights "
-            "by at most 2 m D in operator norm."
-        ),
+        statement="""With output weights fixed in [-1, 1], |sigma'| and |sigma''| at most 1 and m inputs of
+        length one, moving every hidden weight by at most D changes the tangent kernel of the hidden weights
+        by at most 2 m D in operator norm.""",
         source=f"{SOURCE} (half of the kernel survives D = lambda_0/(4m))",
         quick=_QUICK,
         full=_FULL,
@@ -188,12 +186,10 @@ CLAIMS = (
     Claim(
         id="weight-movement-bound",
         title="each hidden weight moves by order n^(-1/2)",
-        statement=(
-            "Under gradient flow on L = |z - y|^2/(2m), and while the kernel stays above lambda_0/2, the "
-            "loss is at most L(0) exp(-lambda_0 t/m) and each hidden weight moves by at most (8 "
-            "L(0)/n)^(1/2) m/lambda_0. In the limit of large width the squared distance of all weights "
-            "together is y^T K^-1 y, the squared norm of the function that is learnt."
-        ),
+        statement="""Under gradient flow on L = |z - y|^2/(2m), and while the kernel stays above lambda_0/2,
+        the loss is at most L(0) exp(-lambda_0 t/m) and each hidden weight moves by at most (8 L(0)/n)^(1/2)
+        m/lambda_0. In the limit of large width the squared distance of all weights together is y^T K^-1 y,
+        the squared norm of the function that is learnt.""",
         source=f"{SOURCE} (with 1/m in the rate and sqrt(2) in the distance)",
         quick=_QUICK,
         full=_FULL,

@@ -143,10 +143,8 @@ CLAIMS = (
     Claim(
         id="lin-two-forms",
         title="least squares over features = kernel regression",
-        statement=(
-            "With more features than points the least-squares solution predicts K_BA K_AA^-1 y, with the "
-            "kernel K of scalar products of features."
-        ),
+        statement="""With more features than points the least-squares solution predicts K_BA K_AA^-1 y, with
+        the kernel K of scalar products of features.""",
         source=f"{_NOTES}, direct optimisation (its index contraction corrected)",
         quick=_QUICK,
         full=_FULL,
@@ -160,10 +158,8 @@ CLAIMS = (
     Claim(
         id="lin-residual-propagator",
         title="each step multiplies the residual by 1 - eta K",
-        statement=(
-            "Gradient descent on a linear model multiplies the training residual by the same matrix at every "
-            "step: e(t) = (1 - eta K)^t e(0)."
-        ),
+        statement="""Gradient descent on a linear model multiplies the training residual by the same matrix at
+        every step: e(t) = (1 - eta K)^t e(0).""",
         source=f"{_NOTES}, gradient descent (the residual equation is the homogeneous one)",
         quick=_QUICK,
         full=_FULL,
@@ -176,10 +172,8 @@ CLAIMS = (
     Claim(
         id="lin-test-solution-any-t",
         title="any point at any time, from any start",
-        statement=(
-            "The output at any point is z_B(t) = z_B(0) - K_BA K_AA^-1 (1 - U(t)) (z_A(0) - y) after t "
-            "steps, with U(t) = (1 - eta K_AA)^t, and without U at the end."
-        ),
+        statement="""The output at any point is z_B(t) = z_B(0) - K_BA K_AA^-1 (1 - U(t)) (z_A(0) - y) after t
+        steps, with U(t) = (1 - eta K_AA)^t, and without U at the end.""",
         source=f"{_NOTES}, gradient descent (the inverse kernel restored in its last line)",
         quick=_QUICK,
         full=_FULL,
@@ -194,11 +188,9 @@ CLAIMS = (
     Claim(
         id="lin-eta-independence",
         title="the step size leaves no trace, the start does",
-        statement=(
-            "Every stable step size leads a linear model to the same predictions. They differ from the "
-            "direct solution by z_B(0) - K_BA K_AA^-1 z_A(0): what the start has outside the training "
-            "features is never unlearnt."
-        ),
+        statement="""Every stable step size leads a linear model to the same predictions. They differ from the
+        direct solution by z_B(0) - K_BA K_AA^-1 z_A(0): what the start has outside the training features is
+        never unlearnt.""",
         source=f'{_NOTES} (its parenthesis "different eta yields different predictions" is false)',
         quick=_QUICK,
         full=_FULL,

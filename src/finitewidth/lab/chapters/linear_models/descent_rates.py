@@ -26,46 +26,43 @@ class Edge(RandomProblem):
         """A random linear model."""
         return linear.random_problem(6, 14, 1, self.rng())
 
+    def theory(self) -> Prediction:
+        problem = self.problem
+        kernel = jnp.asarray(problem.train @ problem.train.T)
+        spectrum, certificate = Spectrum.of(kernel), convergence_certificate(kernel)
+        start = spectrum.eigenvectors.T @ (problem.train @ problem.start - problem.y)
+        steps = [GradientDescent(edge / certificate.largest, self.steps) for edge in self.edges]
+        norms = [float(jnp.linalg.norm(spectrum.residual(step) * start)) for step in steps]
+        return {"residual": np.array(norms), "largest step": np.array(certificate.largest_step)}
 
-def _edge_theory(setting: Edge) -> Prediction:
-    problem = setting.problem
-    kernel = jnp.asarray(problem.train @ problem.train.T)
-    spectrum, certificate = Spectrum.of(kernel), convergence_certificate(kernel)
-    start = spectrum.eigenvectors.T @ (problem.train @ problem.start - problem.y)
-    steps = [GradientDescent(edge / certificate.largest, setting.steps) for edge in setting.edges]
-    norms = [float(jnp.linalg.norm(spectrum.residual(step) * start)) for step in steps]
-    return {"residual": np.array(norms), "largest step": np.array(certificate.largest_step)}
+    def measure(self, key) -> Measurement:
+        problem = self.problem
+        top = linear.largest_curvature(problem)
 
+        def norms(etas: np.ndarray) -> np.ndarray:
+            weights = linear.descend(problem, etas, (self.steps // 2, self.steps))
+            return np.linalg.norm(weights @ problem.train.T - problem.y, axis=-1)
 
-def _edge_measure(setting: Edge, key) -> Measurement:
-    problem = setting.problem
-    top = linear.largest_curvature(problem)
+        low, high = 1.5 / top, 2.5 / top
+        for _ in range(5):
+            grid = np.linspace(low, high, 21)
+            halfway, end = norms(grid).T
+            first = int(np.argmax(end > halfway))
+            low, high = grid[first - 1], grid[first]
+        return {
+            "residual": exact(norms(np.array(self.edges) / top)[:, 1]),
+            "largest step": exact((low + high) / 2),
+        }
 
-    def norms(etas: np.ndarray) -> np.ndarray:
-        weights = linear.descend(problem, etas, (setting.steps // 2, setting.steps))
-        return np.linalg.norm(weights @ problem.train.T - problem.y, axis=-1)
-
-    low, high = 1.5 / top, 2.5 / top
-    for _ in range(5):
-        grid = np.linspace(low, high, 21)
-        halfway, end = norms(grid).T
-        first = int(np.argmax(end > halfway))
-        low, high = grid[first - 1], grid[first]
-    return {
-        "residual": exact(norms(np.array(setting.edges) / top)[:, 1]),
-        "largest step": exact((low + high) / 2),
-    }
-
-
-def _edge_compare(setting: Edge, predicted: Prediction, measured: Measurement) -> Checks:
-    edge, found = predicted["largest step"], measured["largest step"].value
-    stable = np.array([e for e in setting.edges if e < 2]) / linear.largest_curvature(setting.problem)
-    residual = predicted["residual"]
-    allowed = linear.rounding(setting.problem, stable) / float(residual.min())
-    return [
-        relative_error("residual after the run", residual, measured["residual"], allowed),
-        relative_error("largest stable step", edge, found, _edge_shift(setting)),
-    ]
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        edge, found = predicted["largest step"], measured["largest step"].value
+        stable = np.array([e for e in self.edges if e < 2]) / linear.largest_curvature(self.problem)
+        residual = predicted["residual"]
+        allowed = linear.rounding(self.problem, stable) / float(residual.min())
+        return [
+            relative_error("residual after the run", residual, measured["residual"], allowed),
+            relative_error("largest stable step", edge, found, _edge_shift(self)),
+        ]
 
 
 def _edge_shift(setting: Edge) -> float:
@@ -92,39 +89,36 @@ class Rates:
     etas: tuple[float, ...]
     eigenvalues: tuple[float, ...] = (0.5, 1.0, 4.0)
 
+    def theory(self) -> Prediction:
+        certificate = convergence_certificate(np.diag(self.eigenvalues))
+        return {
+            "factor": np.array([certificate.contraction(eta) for eta in self.etas]),
+            "best": np.array([certificate.best_step, certificate.contraction(certificate.best_step)]),
+        }
 
-def _rate_theory(setting: Rates) -> Prediction:
-    certificate = convergence_certificate(np.diag(setting.eigenvalues))
-    return {
-        "factor": np.array([certificate.contraction(eta) for eta in setting.etas]),
-        "best": np.array([certificate.best_step, certificate.contraction(certificate.best_step)]),
-    }
+    def measure(self, key) -> Measurement:
+        n = len(self.eigenvalues)
+        # Labels of zero: the residual can shrink by hundreds of decades without meeting rounding.
+        problem = linear.LinearProblem(np.diag(np.sqrt(self.eigenvalues)), np.eye(n), np.zeros(n), np.ones(n))
 
+        def factors(etas: np.ndarray) -> np.ndarray:
+            weights = linear.descend(problem, etas, (self.steps - 2, self.steps))
+            before, after = np.linalg.norm(weights @ problem.train.T, axis=-1).T
+            return np.sqrt(after / before)
 
-def _rate_measure(setting: Rates, key) -> Measurement:
-    n = len(setting.eigenvalues)
-    # Labels of zero: the residual can shrink by hundreds of decades without meeting rounding.
-    problem = linear.LinearProblem(np.diag(np.sqrt(setting.eigenvalues)), np.eye(n), np.zeros(n), np.ones(n))
+        grid = np.linspace(0.3, 0.495, 1951)
+        on_grid = factors(grid)
+        best = int(np.argmin(on_grid))
+        return {
+            "factor": exact(factors(np.array(self.etas))),
+            "best": exact(np.array([grid[best], on_grid[best]])),
+        }
 
-    def factors(etas: np.ndarray) -> np.ndarray:
-        weights = linear.descend(problem, etas, (setting.steps - 2, setting.steps))
-        before, after = np.linalg.norm(weights @ problem.train.T, axis=-1).T
-        return np.sqrt(after / before)
-
-    grid = np.linspace(0.3, 0.495, 1951)
-    on_grid = factors(grid)
-    best = int(np.argmin(on_grid))
-    return {
-        "factor": exact(factors(np.array(setting.etas))),
-        "best": exact(np.array([grid[best], on_grid[best]])),
-    }
-
-
-def _rate_compare(setting: Rates, predicted: Prediction, measured: Measurement) -> Checks:
-    return [
-        relative_error("contraction per step", predicted["factor"], measured["factor"], 1e-6),
-        absolute_error("best step and its factor", predicted["best"], measured["best"], 1e-3),
-    ]
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        return [
+            relative_error("contraction per step", predicted["factor"], measured["factor"], 1e-6),
+            absolute_error("best step and its factor", predicted["best"], measured["best"], 1e-3),
+        ]
 
 
 def _slowest_mode_alone(setting: Rates, value: np.ndarray) -> np.ndarray:
@@ -140,26 +134,18 @@ CLAIMS = (
         source=f"{DAY_2} (the condition was left out)",
         quick=Edge(steps=60, edges=(1.8, 1.85, 1.9, 1.95, 2.05, 2.1, 2.15)),
         full=Edge(steps=200, edges=(1.94, 1.955, 1.97, 1.985, 2.015, 2.03, 2.045, 2.06)),
-        theory=_edge_theory,
-        measure=_edge_measure,
-        compare=_edge_compare,
         figure=Curves("edges", r"$\eta\,\lambda_{max}$"),
         wrong={"residual": scaled(1 + 1e-6), "largest step": scaled(1.05)},
     ),
     Claim(
         id="gd-linear-rate",
         title="contraction by the largest |1 - eta lambda|",
-        statement=(
-            "Each step contracts the error by max(|1 - eta lambda_min|, |1 - eta lambda_max|); the best step "
-            "is 2/(lambda_max + lambda_min), with factor (kappa - 1)/(kappa + 1), where kappa = "
-            "lambda_max/lambda_min."
-        ),
+        statement="""Each step contracts the error by max(|1 - eta lambda_min|, |1 - eta lambda_max|); the
+        best step is 2/(lambda_max + lambda_min), with factor (kappa - 1)/(kappa + 1), where kappa =
+        lambda_max/lambda_min.""",
         source=orf_543("7") + " (1 - eta lambda_min holds up to the best step only)",
         quick=Rates(steps=800, etas=(0.05, 0.1, 0.2, 0.3, 0.4, 0.47, 0.49)),
         full=Rates(steps=1200, etas=tuple(np.linspace(0.03, 0.495, 24).round(4).tolist())),
-        theory=_rate_theory,
-        measure=_rate_measure,
-        compare=_rate_compare,
         figure=Curves("etas", r"step $\eta$"),
         deterministic=True,
         wrong={"factor": _slowest_mode_alone, "best": scaled(0.5)},

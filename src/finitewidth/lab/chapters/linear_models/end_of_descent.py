@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.framework import IEMS_402, Curves, RandomProblem, exact, orf_543, power, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.instruments import weight_descent as linear
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.selection.certificates import convergence_certificate
 from finitewidth.statistics.kernels import kernels
 
@@ -26,41 +27,40 @@ class FewEquations(RandomProblem):
         """A random linear model."""
         return linear.random_problem(self.points, self.features, 1, self.rng())
 
+    def theory(self) -> Prediction:
+        problem = self.problem
+        kernel = problem.train @ problem.train.T
+        from_zero = ridge_regression(kernel, problem.y[:, None]).coefficients
+        correction = ridge_regression(
+            kernel, (problem.y - problem.train @ problem.start)[:, None]
+        ).coefficients
+        return {
+            "from zero": problem.train.T @ from_zero[:, 0],
+            "from the start": problem.start + problem.train.T @ correction[:, 0],
+        }
 
-def _norm_theory(setting: FewEquations) -> Prediction:
-    problem = setting.problem
-    kernel = problem.train @ problem.train.T
-    from_zero = ridge_regression(kernel, problem.y[:, None]).coefficients
-    correction = ridge_regression(kernel, (problem.y - problem.train @ problem.start)[:, None]).coefficients
-    return {
-        "from zero": problem.train.T @ from_zero[:, 0],
-        "from the start": problem.start + problem.train.T @ correction[:, 0],
-    }
+    def measure(self, key) -> Measurement:
+        problem = self.problem
+        etas = np.array([1 / linear.largest_curvature(problem)])
+        steps = (linear.steps_to_rounding(problem, etas),)
+        shortest = np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
+        return {
+            "from zero": exact(linear.descend(problem, etas, steps, np.zeros(self.features))[0, 0]),
+            "from the start": exact(linear.descend(problem, etas, steps)[0, 0]),
+            "least norm": exact(shortest),
+        }
 
-
-def _norm_measure(setting: FewEquations, key) -> Measurement:
-    problem = setting.problem
-    etas = np.array([1 / linear.largest_curvature(problem)])
-    steps = (linear.steps_to_rounding(problem, etas),)
-    shortest = np.linalg.lstsq(problem.train, problem.y, rcond=None)[0]
-    return {
-        "from zero": exact(linear.descend(problem, etas, steps, np.zeros(setting.features))[0, 0]),
-        "from the start": exact(linear.descend(problem, etas, steps)[0, 0]),
-        "least norm": exact(shortest),
-    }
-
-
-def _norm_compare(setting: FewEquations, predicted: Prediction, measured: Measurement) -> Checks:
-    zero, start, allowed = (
-        predicted["from zero"],
-        predicted["from the start"],
-        linear.rounding(setting.problem),
-    )
-    return [
-        absolute_error("weights from zero", zero, measured["from zero"], allowed),
-        absolute_error("weights from a random start", start, measured["from the start"], allowed),
-        absolute_error("interpolator of least norm", zero, measured["least norm"], allowed),
-    ]
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        zero, start, allowed = (
+            predicted["from zero"],
+            predicted["from the start"],
+            linear.rounding(self.problem),
+        )
+        return [
+            absolute_error("weights from zero", zero, measured["from zero"], allowed),
+            absolute_error("weights from a random start", start, measured["from the start"], allowed),
+            absolute_error("interpolator of least norm", zero, measured["least norm"], allowed),
+        ]
 
 
 @dataclass(frozen=True)
@@ -77,31 +77,38 @@ class FixedKernel(RandomProblem):
         return self.rng(0).normal(size=(self.points, 3))
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> Layer:
         """A network whose kernel stays fixed: infinitely wide."""
-        return MLP((1, 1), "relu", 0.1, 2.0)
+        return equal_layers(1, 2, "relu", 0.1, 2.0)
 
+    def theory(self) -> Prediction:
+        kernel = kernels(self.network, self.inputs).ntk
+        certificate = convergence_certificate(kernel)
+        factor = certificate.contraction(self.fraction / certificate.largest)
+        bound = factor ** (2.0 * np.arange(self.steps + 1))
+        return {"bound": bound, "kernel": np.asarray(kernel)}
 
-def _bound_theory(setting: FixedKernel) -> Prediction:
-    kernel = kernels(setting.network, setting.inputs).ntk
-    certificate = convergence_certificate(kernel)
-    factor = certificate.contraction(setting.fraction / certificate.largest)
-    bound = factor ** (2.0 * np.arange(setting.steps + 1))
-    return {"bound": bound, "kernel": np.asarray(kernel)}
+    def measure(self, key) -> Measurement:
+        kernel = _kernel_by_quadrature(self)
+        values, vectors = np.linalg.eigh(kernel)
+        eta = self.fraction / values[-1]
+        starts = self.rng(1).normal(size=(self.points, 20))
+        starts = np.concatenate([vectors[:, :1], starts / np.linalg.norm(starts, axis=0)], axis=1)
+        losses = [np.ones(21)]
+        residual = starts
+        for _ in range(self.steps):
+            residual = residual - eta * kernel @ residual
+            losses.append(np.sum(residual**2, axis=0))
+        return {"loss": exact(np.array(losses).T), "kernel": exact(kernel)}
 
-
-def _bound_measure(setting: FixedKernel, key) -> Measurement:
-    kernel = _kernel_by_quadrature(setting)
-    values, vectors = np.linalg.eigh(kernel)
-    eta = setting.fraction / values[-1]
-    starts = setting.rng(1).normal(size=(setting.points, 20))
-    starts = np.concatenate([vectors[:, :1], starts / np.linalg.norm(starts, axis=0)], axis=1)
-    losses = [np.ones(21)]
-    residual = starts
-    for _ in range(setting.steps):
-        residual = residual - eta * kernel @ residual
-        losses.append(np.sum(residual**2, axis=0))
-    return {"loss": exact(np.array(losses).T), "kernel": exact(kernel)}
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        loss = measured["loss"].value
+        bound = predicted["bound"]
+        return [
+            relative_error("kernel by direct integration", predicted["kernel"], measured["kernel"], 1e-10),
+            upper_bound("loss from 20 random starts", bound, loss[1:]),
+            relative_error("loss from the slowest mode", bound, loss[0], 1e-6),
+        ]
 
 
 def _kernel_by_quadrature(setting: FixedKernel) -> np.ndarray:
@@ -125,16 +132,6 @@ def _kernel_by_quadrature(setting: FixedKernel) -> np.ndarray:
     return theta
 
 
-def _bound_compare(setting: FixedKernel, predicted: Prediction, measured: Measurement) -> Checks:
-    loss = measured["loss"].value
-    bound = predicted["bound"]
-    return [
-        relative_error("kernel by direct integration", predicted["kernel"], measured["kernel"], 1e-10),
-        upper_bound("loss from 20 random starts", bound, loss[1:]),
-        relative_error("loss from the slowest mode", bound, loss[0], 1e-6),
-    ]
-
-
 def _shortest_from_anywhere(setting: FewEquations, value: np.ndarray) -> np.ndarray:
     """The interpolator of least norm, without a condition on the start."""
     return np.linalg.lstsq(setting.problem.train, setting.problem.y, rcond=None)[0]
@@ -144,31 +141,22 @@ CLAIMS = (
     Claim(
         id="gd-min-norm",
         title="descent from zero: the interpolator of least norm",
-        statement=(
-            "With fewer equations than unknowns descent ends at w(0) + A^T (A A^T)^-1 (y - A w(0)): the "
-            "interpolator of least norm if w(0) = 0, and not otherwise."
-        ),
+        statement="""With fewer equations than unknowns descent ends at w(0) + A^T (A A^T)^-1 (y - A w(0)):
+        the interpolator of least norm if w(0) = 0, and not otherwise.""",
         source=f"{IEMS_402} (the condition on the start was left out)",
         quick=FewEquations(points=5, features=12),
         full=FewEquations(points=10, features=30),
-        theory=_norm_theory,
-        measure=_norm_measure,
-        compare=_norm_compare,
         wrong={"from zero": scaled(1 + 1e-6), "from the start": _shortest_from_anywhere},
     ),
     Claim(
         id="pd-kernel-linear-convergence",
         title="positive definite kernel: geometric convergence",
-        statement=(
-            "On a fixed kernel with eigenvalues at least lambda_0, and eta at most 1 / lambda_max, the loss "
-            "after t steps is at most (1 - eta lambda_0)^(2t) times its start; the slowest mode reaches it."
-        ),
+        statement="""On a fixed kernel with eigenvalues at least lambda_0, and eta at most 1 / lambda_max,
+        the loss after t steps is at most (1 - eta lambda_0)^(2t) times its start; the slowest mode
+        reaches it.""",
         source=orf_543("10/10") + " (with the number of steps in the exponent)",
         quick=FixedKernel(points=6, steps=200),
         full=FixedKernel(points=40, steps=3000),
-        theory=_bound_theory,
-        measure=_bound_measure,
-        compare=_bound_compare,
         figure=Curves(lambda setting: np.arange(setting.steps + 1), "step"),
         wrong={"bound": power(1.01), "kernel": scaled(1 + 1e-6)},
     ),

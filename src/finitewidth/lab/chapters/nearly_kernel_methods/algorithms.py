@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from finitewidth.dynamics.algorithms import DirectOptimization, GradientFlow, SpectralAlgorithm
 from finitewidth.lab.framework import ROBERTS, Curves, RandomProblem, absolute_error, exact, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.instruments import quadratic
 from finitewidth.lab.instruments.quadratic import Problem
-from finitewidth.lab.shapes.orders import Curve, Orders, leading_power, off_by, order_claim
+from finitewidth.lab.shapes.orders import AtEpsilon, Curve, Orders, leading_power, off_by, order_claim
 from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
 from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
 
@@ -22,43 +23,33 @@ def _machine(problem: Problem, epsilon: float, algorithm: SpectralAlgorithm) -> 
     return nearly_kernel(*problem.parts(epsilon), problem.y, algorithm)
 
 
-def _descent_theory(setting: Orders) -> dict[str, np.ndarray]:
+def _descent_theory(setting: Orders, epsilon: float) -> dict[str, Array]:
     problem = setting.problem
-    algorithms = {
-        "nearly kernel": problem.descent(setting.edge),
-        "small steps": problem.descent(_SMALL_STEP),
-        "flow formula": GradientFlow(),
+    machine = lambda algorithm: _machine(problem, epsilon, algorithm)
+    flow = machine(GradientFlow())
+    return {
+        "nearly kernel": machine(problem.descent(setting.edge)).prediction,
+        "small steps": machine(problem.descent(_SMALL_STEP)).prediction,
+        "flow formula": flow.prediction,
+        "kernel alone": flow.linear,
     }
-    found = {
-        name: np.array([_machine(problem, e, algorithm).prediction for e in setting.epsilons])
-        for name, algorithm in algorithms.items()
-    }
-    linear = np.array([_machine(problem, e, GradientFlow()).linear for e in setting.epsilons])
-    return found | {"kernel alone": linear}
 
 
-def _descent_measure(setting: Orders, key) -> dict[str, np.ndarray]:
+def _descent_measure(setting: Orders, epsilon: float) -> dict[str, np.ndarray]:
     problem = setting.problem
-    run = lambda edge: np.array(
-        [quadratic.trained_outputs(problem, e, problem.descent(edge)) for e in setting.epsilons]
-    )
+    run = lambda edge: quadratic.trained_outputs(problem, epsilon, problem.descent(edge))
     return {"outputs": run(setting.edge), "small": run(_SMALL_STEP)}
 
 
-def _against(algorithm: SpectralAlgorithm):
+def _against(algorithm: SpectralAlgorithm) -> tuple[AtEpsilon, AtEpsilon]:
     """Theory and measurement of an algorithm without a step size, beside the kernel alone."""
 
-    def predict(setting: Orders) -> dict[str, np.ndarray]:
-        machines = [_machine(setting.problem, e, algorithm) for e in setting.epsilons]
-        return {
-            "nearly kernel": np.array([m.prediction for m in machines]),
-            "kernel alone": np.array([m.linear for m in machines]),
-        }
+    def predict(setting: Orders, epsilon: float) -> dict[str, Array]:
+        machine = _machine(setting.problem, epsilon, algorithm)
+        return {"nearly kernel": machine.prediction, "kernel alone": machine.linear}
 
-    def measure(setting: Orders, key) -> dict[str, np.ndarray]:
-        problem = setting.problem
-        ends = [quadratic.trained_outputs(problem, e, algorithm) for e in setting.epsilons]
-        return {"outputs": np.array(ends)}
+    def measure(setting: Orders, epsilon: float) -> dict[str, np.ndarray]:
+        return {"outputs": quadratic.trained_outputs(setting.problem, epsilon, algorithm)}
 
     return predict, measure
 
@@ -67,29 +58,23 @@ def _start_of(setting: Orders) -> np.ndarray:
     return quadratic.random_weights(setting.problem, setting.rng(1), 1)[0]
 
 
-def _start_theory(setting: Orders) -> dict[str, np.ndarray]:
-    problem, start = setting.problem, _start_of(setting)
-    names = ("dressed features", "features of zero", "the start ignored")
-    found = {name: [] for name in names}
-    for epsilon in setting.epsilons:
-        model = problem.model(epsilon)
-        begin = np.asarray(model(jnp.asarray(start), problem.everywhere))
-        dressed = nearly_kernel_machine(
-            model, problem.train, problem.y, problem.everywhere, GradientFlow(), weights=jnp.asarray(start)
-        )
-        bare = nearly_kernel(
-            *problem.parts(epsilon), problem.y, GradientFlow(), start=(begin[: len(problem.y)], begin)
-        )
-        machines = (dressed, bare, _machine(problem, epsilon, GradientFlow()))
-        for name, machine in zip(names, machines, strict=True):
-            found[name].append(np.asarray(machine.prediction))
-    return {name: np.array(values) for name, values in found.items()}
+def _start_theory(setting: Orders, epsilon: float) -> dict[str, Array]:
+    problem, start, flow = setting.problem, jnp.asarray(_start_of(setting)), GradientFlow()
+    model, y, everywhere = problem.model(epsilon), problem.y, problem.everywhere
+    begin = np.asarray(model(start, everywhere))
+    dressed = nearly_kernel_machine(model, problem.train, y, everywhere, flow, weights=start)
+    bare = nearly_kernel(*problem.parts(epsilon), y, flow, start=(begin[: len(y)], begin))
+    return {
+        "dressed features": dressed.prediction,
+        "features of zero": bare.prediction,
+        "the start ignored": _machine(problem, epsilon, flow).prediction,
+    }
 
 
-def _start_measure(setting: Orders, key) -> dict[str, np.ndarray]:
-    problem, start = setting.problem, _start_of(setting)
-    ends = [quadratic.trained_outputs(problem, e, GradientFlow(), start) for e in setting.epsilons]
-    return {"outputs": np.array(ends)}
+def _start_measure(setting: Orders, epsilon: float) -> dict[str, np.ndarray]:
+    return {
+        "outputs": quadratic.trained_outputs(setting.problem, epsilon, GradientFlow(), _start_of(setting))
+    }
 
 
 @dataclass(frozen=True)
@@ -104,6 +89,27 @@ class Sweep(RandomProblem):
         sizes = np.linspace(3, 12, self.problems).astype(int)
         return [quadratic.draw(self.rng(i), n, 5, (2 + i % 4) * n) for i, n in enumerate(sizes.tolist())]
 
+    def theory(self) -> Prediction:
+        found: dict[str, np.ndarray] = {}
+        for name, algorithm in _SWEPT.items():
+            for i, problem in enumerate(self.draw()):
+                machines = [_machine(problem, e, algorithm(problem)).prediction for e in self.epsilons]
+                found[f"{name} {i}"] = np.array(machines)
+        return found | {"order": np.array(2.0)}
+
+    def measure(self, key) -> Measurement:
+        found = {}
+        for name, algorithm in _SWEPT.items():
+            for i, problem in enumerate(self.draw()):
+                ends = [quadratic.trained_outputs(problem, e, algorithm(problem)) for e in self.epsilons]
+                found[f"{name} {i}"] = exact(np.array(ends))
+        return found
+
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        for name in _SWEPT:
+            powers = _sweep_powers(self, predicted, measured, name)
+            yield absolute_error(f"power of epsilon, {name}", predicted["order"], powers, 0.02)
+
 
 _ROW_SPACE, _SHORTEST = DirectOptimization(), DirectOptimization("minimum-norm")
 _SWEPT = {
@@ -114,24 +120,6 @@ _SWEPT = {
 }
 
 
-def _sweep_theory(setting: Sweep) -> Prediction:
-    found: dict[str, np.ndarray] = {}
-    for name, algorithm in _SWEPT.items():
-        for i, problem in enumerate(setting.draw()):
-            machines = [_machine(problem, e, algorithm(problem)).prediction for e in setting.epsilons]
-            found[f"{name} {i}"] = np.array(machines)
-    return found | {"order": np.array(2.0)}
-
-
-def _sweep_measure(setting: Sweep, key) -> Measurement:
-    found = {}
-    for name, algorithm in _SWEPT.items():
-        for i, problem in enumerate(setting.draw()):
-            ends = [quadratic.trained_outputs(problem, e, algorithm(problem)) for e in setting.epsilons]
-            found[f"{name} {i}"] = exact(np.array(ends))
-    return found
-
-
 def _sweep_powers(setting: Sweep, predicted: Prediction, measured: Measurement, name: str) -> np.ndarray:
     gaps = [
         np.linalg.norm(predicted[f"{name} {i}"] - measured[f"{name} {i}"].value, axis=(1, 2))
@@ -140,18 +128,12 @@ def _sweep_powers(setting: Sweep, predicted: Prediction, measured: Measurement, 
     return np.array([leading_power(np.array(setting.epsilons), gap) for gap in gaps])
 
 
-def _sweep_compare(setting: Sweep, predicted: Prediction, measured: Measurement) -> Checks:
-    for name in _SWEPT:
-        powers = _sweep_powers(setting, predicted, measured, name)
-        yield absolute_error(f"power of epsilon, {name}", predicted["order"], powers, 0.02)
-
-
 _FLOW, _DIRECT = _against(GradientFlow()), _against(DirectOptimization())
 
 
 def _flow_at_any_step(setting: Orders, value: np.ndarray) -> np.ndarray:
     """The projectors of gradient flow for gradient descent at a finite step."""
-    return _descent_theory(setting)["flow formula"]
+    return np.array([_descent_theory(setting, float(e))["flow formula"] for e in setting.epsilons])
 
 
 CLAIMS = (
@@ -166,11 +148,9 @@ CLAIMS = (
         ),
         id="nk-gd-finite-eta",
         title="gradient descent at any stable step is predicted up to epsilon^2, and the step matters",
-        statement=(
-            "From zero weights and with eta below 2/lambda_max, the nearly-kernel formula misses the end of "
-            "gradient descent by second order in epsilon, at large and at small steps; the formula of "
-            "gradient flow misses descent at a large step by first order, as the kernel alone does."
-        ),
+        statement="""From zero weights and with eta below 2/lambda_max, the nearly-kernel formula misses the
+        end of gradient descent by second order in epsilon, at large and at small steps; the formula of
+        gradient flow misses descent at a large step by first order, as the kernel alone does.""",
         source=f"{_SOURCE} (from zero weights, for stable steps)",
         full=Orders(0.01, 5, train=12, test=10, features=40, edge=1.8),
         wrong={"nearly kernel": _flow_at_any_step, "small steps": off_by(1)},
@@ -189,26 +169,19 @@ CLAIMS = (
         (Curve("nearly kernel", 2), Curve("kernel alone", 1)),
         id="nk-direct",
         title="direct optimisation in the span of the features is predicted up to epsilon^2",
-        statement=(
-            "With Z_A = 0 and Z_B = 1/(2 l1 l2) the formula misses by second order the weights in the span "
-            "of the training features that reach the labels."
-        ),
+        statement="""With Z_A = 0 and Z_B = 1/(2 l1 l2) the formula misses by second order the weights in the
+        span of the training features that reach the labels.""",
         source=f"{_SOURCE} (direct optimisation means weights in the span of the training features)",
         wrong={"nearly kernel": off_by(1)},
     ),
     Claim(
         id="nk-sweep",
         title="second order on problems of many sizes",
-        statement=(
-            "What the formula leaves out is of second order in epsilon on every one of a set of random "
-            "problems with 3 to 12 training points, for four algorithms."
-        ),
+        statement="""What the formula leaves out is of second order in epsilon on every one of a set of random
+        problems with 3 to 12 training points, for four algorithms.""",
         source=_SOURCE,
         quick=Sweep(3),
         full=Sweep(10),
-        theory=_sweep_theory,
-        measure=_sweep_measure,
-        compare=_sweep_compare,
         figure=Curves("problems", "problem"),
         wrong={"order": scaled(0.5)},
     ),
@@ -218,11 +191,9 @@ CLAIMS = (
         (Curve("dressed features", 2), Curve("features of zero", 1), Curve("the start ignored", 0)),
         id="nk-nonzero-init",
         title="a start away from zero needs the features of the start",
-        statement=(
-            "From weights W(0) the formula holds up to second order with phi^E(W(0)), its kernel and meta "
-            "kernel, and labels y - z(0); with the features of zero it is off by first order, ignoring the "
-            "start by order one."
-        ),
+        statement="""From weights W(0) the formula holds up to second order with phi^E(W(0)), its kernel and
+        meta kernel, and labels y - z(0); with the features of zero it is off by first order, ignoring the
+        start by order one.""",
         source=f"{_SOURCE} (which treats zero weights only)",
         wrong={"dressed features": off_by(1)},
     ),

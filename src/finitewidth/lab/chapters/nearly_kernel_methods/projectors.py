@@ -46,21 +46,19 @@ class DirectSolvers(RandomProblem):
     def names(self) -> list[str]:
         return ["row space", *(f"Gauss-Newton {step:g}" for step in self.steps), "minimum norm"]
 
+    def theory(self) -> Prediction:
+        return {"coefficient": np.array([direct_coefficient(a) for a in self.algorithms])}
 
-def _direct_theory(setting: DirectSolvers) -> Prediction:
-    return {"coefficient": np.array([direct_coefficient(a) for a in setting.algorithms])}
-
-
-def _direct_measure(setting: DirectSolvers, key) -> Measurement:
-    """Test outputs along the one direction in which solutions may differ at first order."""
-    problem = setting.problem
-    n, k = len(problem.y), problem.k
-    q = np.linalg.solve(k[:n, :n], problem.y)
-    source = np.einsum("adc,ai,ci->d", problem.mu(setting.epsilon)[:n, :, :n], q, q)
-    direction = source - k[:, :n] @ np.linalg.solve(k[:n, :n], source[:n])
-    ends = [quadratic.trained_outputs(problem, setting.epsilon, a)[:, 0] for a in setting.algorithms]
-    found = [direction @ (end - ends[0]) / (direction @ direction) for end in ends]
-    return {"coefficient": exact(np.array(found))}
+    def measure(self, key) -> Measurement:
+        """Test outputs along the one direction in which solutions may differ at first order."""
+        problem = self.problem
+        n, k = len(problem.y), problem.k
+        q = np.linalg.solve(k[:n, :n], problem.y)
+        source = np.einsum("adc,ai,ci->d", problem.mu(self.epsilon)[:n, :, :n], q, q)
+        direction = source - k[:, :n] @ np.linalg.solve(k[:n, :n], source[:n])
+        ends = [quadratic.trained_outputs(problem, self.epsilon, a)[:, 0] for a in self.algorithms]
+        found = [direction @ (end - ends[0]) / (direction @ direction) for end in ends]
+        return {"coefficient": exact(np.array(found))}
 
 
 @dataclass(frozen=True)
@@ -78,37 +76,34 @@ class Pairs(RandomProblem):
     def eta(self, edge: float) -> float:
         return float(edge / self.eigenvalues[-1])
 
+    def theory(self) -> Prediction:
+        l = self.eigenvalues
+        Z = [pair_projectors(l[:, None], l, GradientDescent(self.eta(edge))) for edge in self.edges]
+        Z_A, Z_B = (np.array([pair[i] for pair in Z]) for i in (0, 1))
+        return {"Z_A": Z_A, "Z_B": Z_B, "symmetric Z_B": np.array([1 / (2 * l[:, None] * l)] * len(Z))}
 
-def _pairs_theory(setting: Pairs) -> Prediction:
-    l = setting.eigenvalues
-    Z = [pair_projectors(l[:, None], l, GradientDescent(setting.eta(edge))) for edge in setting.edges]
-    Z_A, Z_B = (np.array([pair[i] for pair in Z]) for i in (0, 1))
-    return {"Z_A": Z_A, "Z_B": Z_B, "symmetric Z_B": np.array([1 / (2 * l[:, None] * l)] * len(Z))}
+    def measure(self, key) -> Measurement:
+        """Residuals of two modes, step by step, times what the other has accumulated."""
+        l = self.eigenvalues
+        found = {"Z_A": [], "Z_B": [], "symmetric Z_B": []}
+        for edge in self.edges:
+            eta = self.eta(edge)
+            e, accumulated = np.ones_like(l), np.zeros_like(l)
+            Z_A, half = np.zeros((len(l), len(l))), np.zeros((len(l), len(l)))
+            while np.abs(e).max() > 1e-18:
+                Z_A += eta * np.outer(e, accumulated)
+                half += eta**2 / 2 * np.outer(e, e)
+                accumulated = accumulated + eta * e
+                e = e * (1 - eta * l)
+            found["Z_A"].append(Z_A)
+            found["Z_B"].append(Z_A + half)
+            found["symmetric Z_B"].append((Z_A + Z_A.T) / 2 + half)
+        return {name: exact(np.array(values)) for name, values in found.items()}
 
-
-def _pairs_measure(setting: Pairs, key) -> Measurement:
-    """Residuals of two modes, step by step, times what the other has accumulated."""
-    l = setting.eigenvalues
-    found = {"Z_A": [], "Z_B": [], "symmetric Z_B": []}
-    for edge in setting.edges:
-        eta = setting.eta(edge)
-        e, accumulated = np.ones_like(l), np.zeros_like(l)
-        Z_A, half = np.zeros((len(l), len(l))), np.zeros((len(l), len(l)))
-        while np.abs(e).max() > 1e-18:
-            Z_A += eta * np.outer(e, accumulated)
-            half += eta**2 / 2 * np.outer(e, e)
-            accumulated = accumulated + eta * e
-            e = e * (1 - eta * l)
-        found["Z_A"].append(Z_A)
-        found["Z_B"].append(Z_A + half)
-        found["symmetric Z_B"].append((Z_A + Z_A.T) / 2 + half)
-    return {name: exact(np.array(values)) for name, values in found.items()}
-
-
-def _pairs_compare(setting, predicted: Prediction, measured: Measurement) -> Checks:
-    names = ("Z_A", "Z_B", "symmetric Z_B")
-    scale = float(np.abs(predicted["symmetric Z_B"]).max())
-    return [absolute_error(n, predicted[n] / scale, measured[n].value / scale, 1e-11) for n in names]
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        names = ("Z_A", "Z_B", "symmetric Z_B")
+        scale = float(np.abs(predicted["symmetric Z_B"]).max())
+        return [absolute_error(n, predicted[n] / scale, measured[n].value / scale, 1e-11) for n in names]
 
 
 @dataclass(frozen=True)
@@ -190,10 +185,8 @@ CLAIMS = (
     Claim(
         id="nk-eigenbasis",
         title="algorithm projectors are diagonal in the eigenbasis of the training kernel",
-        statement=(
-            "Predictions with Z_A and Z_B as functions of two eigenvalues equal those with the literal "
-            "tensors of four training points, so that none of these is ever needed."
-        ),
+        statement="""Predictions with Z_A and Z_B as functions of two eigenvalues equal those with the literal
+        tensors of four training points, so that none of these is ever needed.""",
         source=_SOURCE,
         quick=Tensors(6),
         full=Tensors(16),
@@ -220,31 +213,22 @@ CLAIMS = (
     Claim(
         id="nk-ZB-universal",
         title="all dependence on the algorithm sits in Z_A",
-        statement=(
-            "The part of Z_B that a meta kernel sees, its symmetric part, is 1/(2 l1 l2) at every learning "
-            "rate: residual times accumulated residual plus half a squared step telescopes."
-        ),
+        statement="""The part of Z_B that a meta kernel sees, its symmetric part, is 1/(2 l1 l2) at every
+        learning rate: residual times accumulated residual plus half a squared step telescopes.""",
         source=f"{_SOURCE} (whose Z_B differ between algorithms by an antisymmetric part only)",
         quick=Pairs(5),
         full=Pairs(25, edges=(0.02, 0.05, 0.37, 1.3, 1.9)),
-        theory=_pairs_theory,
-        measure=_pairs_measure,
-        compare=_pairs_compare,
         figure=Curves("eigenvalues", r"eigenvalue $\lambda_2$ of the other mode"),
         wrong={"Z_A": _exchanged, "symmetric Z_B": scaled(2.0)},
     ),
     Claim(
         id="nk-direct-not-unique",
         title="natural meanings of direct optimisation differ at first order",
-        statement=(
-            "Z_A in units of 1/(l1 l2) is 0 in the row space and for full Gauss-Newton steps, (1-g)/(2-g) "
-            "for steps of size g, 1/2 for Gauss-Newton flow and 1 for the shortest weights."
-        ),
+        statement="""Z_A in units of 1/(l1 l2) is 0 in the row space and for full Gauss-Newton steps,
+        (1-g)/(2-g) for steps of size g, 1/2 for Gauss-Newton flow and 1 for the shortest weights.""",
         source=f"{_SOURCE} (which gives the first)",
         quick=DirectSolvers((1.0, 0.5, 0.1)),
         full=DirectSolvers((1.0, 0.8, 0.5, 0.2, 0.1, 0.05, 0.0)),
-        theory=_direct_theory,
-        measure=_direct_measure,
         compare=compare_each({"coefficient": "coefficient of Z_A"}, absolute_error, _next_order),
         figure=Curves("names", "direct optimisation"),
         wrong={"coefficient": scaled(0.0)},

@@ -42,6 +42,20 @@ class TestLosses(RandomProblem):
         linear = problem.phi[problem.test] @ quadratic.fitted_weights(problem.phi, problem.y)
         return problem._replace(y_test=linear[:, None] + self.near * problem.y_test)
 
+    def theory(self) -> Prediction:
+        problems = [self.problem(i) for i in range(self.problems)]
+        best = [best_epsilon(_test_series(p), p.y_test) for p in problems]
+        return {
+            "slope": np.array([b.slope for b in best]),
+            "curvature": np.array([b.curvature for b in best]),
+        }
+
+    def measure(self, key) -> Measurement:
+        problems = [self.problem(i) for i in range(self.problems)]
+        found = [_derivatives(functools.partial(test_loss, problem), self.step) for problem in problems]
+        slopes, bends = zip(*found, strict=True)
+        return {"slope": exact(np.array(slopes)), "curvature": exact(np.array(bends))}
+
 
 def _test_series(problem: Problem) -> Deformation:
     n = len(problem.y)
@@ -49,24 +63,11 @@ def _test_series(problem: Problem) -> Deformation:
     return Deformation(*(z[n:] for z in series))
 
 
-def _losses_theory(setting: TestLosses) -> Prediction:
-    problems = [setting.problem(i) for i in range(setting.problems)]
-    best = [best_epsilon(_test_series(p), p.y_test) for p in problems]
-    return {"slope": np.array([b.slope for b in best]), "curvature": np.array([b.curvature for b in best])}
-
-
 def _derivatives(loss: Callable[[float], float], h: float) -> tuple[float, float]:
     """First and second derivative at zero, by differences that are exact to the fourth power of h."""
     L = {s: loss(s * h) for s in (-2, -1, 0, 1, 2)}
     slope = (8 * (L[1] - L[-1]) - (L[2] - L[-2])) / (12 * h)
     return slope, (16 * (L[1] + L[-1]) - (L[2] + L[-2]) - 30 * L[0]) / (12 * h**2)
-
-
-def _losses_measure(setting: TestLosses, key) -> Measurement:
-    problems = [setting.problem(i) for i in range(setting.problems)]
-    found = [_derivatives(functools.partial(test_loss, problem), setting.step) for problem in problems]
-    slopes, bends = zip(*found, strict=True)
-    return {"slope": exact(np.array(slopes)), "curvature": exact(np.array(bends))}
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,25 @@ class Scan(Teacher):
         """A random problem with labels of a teacher."""
         return taught(self, i)
 
+    def theory(self) -> Prediction:
+        best = [best_epsilon(_test_series(p), p.y_test) for p in map(self.problem, range(self.problems))]
+        return {
+            "epsilon": np.array([b.epsilon for b in best]),
+            "refined": np.array([b.refined for b in best]),
+        }
 
-def _scan_theory(setting: Scan) -> Prediction:
-    best = [best_epsilon(_test_series(p), p.y_test) for p in map(setting.problem, range(setting.problems))]
-    return {"epsilon": np.array([b.epsilon for b in best]), "refined": np.array([b.refined for b in best])}
+    def measure(self, key) -> Measurement:
+        losses = [functools.partial(test_loss, self.problem(i)) for i in range(self.problems)]
+        minima: list[Any] = [minimize_scalar(loss, bracket=(0.0, 0.01), tol=1e-8) for loss in losses]
+        return _scanned(losses, [minimum.x for minimum in minima], np.linspace(-0.5, 2.5, self.points))
 
-
-def _scan_measure(setting: Scan, key) -> Measurement:
-    losses = [functools.partial(test_loss, setting.problem(i)) for i in range(setting.problems)]
-    minima: list[Any] = [minimize_scalar(loss, bracket=(0.0, 0.01), tol=1e-8) for loss in losses]
-    return _scanned(losses, [minimum.x for minimum in minima], np.linspace(-0.5, 2.5, setting.points))
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        # In units of the series, epsilon* drops its first power of epsilon, and one more term the second.
+        found, small = measured["epsilon"].value, self.teacher
+        return [
+            relative_error("epsilon* against the scan", predicted["epsilon"], found, small),
+            relative_error("one more term", predicted["refined"], found, small**2),
+        ]
 
 
 def _scanned(
@@ -99,15 +109,6 @@ def _scanned(
     grids = np.outer(best, around)
     curves = [[loss(epsilon) for epsilon in grid] for loss, grid in zip(losses, grids, strict=True)]
     return {"epsilon": exact(np.array(best)), "grid": exact(grids), "losses": exact(np.array(curves))}
-
-
-def _scan_compare(setting: Scan, predicted: Prediction, measured: Measurement) -> Checks:
-    # In units of the series, epsilon* drops its first power of epsilon, and one more term the second.
-    found, small = measured["epsilon"].value, setting.teacher
-    return [
-        relative_error("epsilon* against the scan", predicted["epsilon"], found, small),
-        relative_error("one more term", predicted["refined"], found, small**2),
-    ]
 
 
 def _scan_figure(setting, predicted: Prediction, measured: Measurement) -> Figure:
@@ -153,18 +154,24 @@ class Diabetes(RandomProblem):
             jax.random.fold_in(jax.random.key(self.seed), i), 10, self.neurons, "tanh", self.gain
         )
 
+    def theory(self) -> Prediction:
+        best = []
+        for i in range(self.networks):
+            (x, y, x_test, y_test), layer = self.data(i), self.layer(i)
+            A, B = layer.at(x), layer.at(x_test)
+            k = layer.kernel(A, A)
+            mu, mu_test = NeuronMetaKernel(layer, (A, A, A)), NeuronMetaKernel(layer, (B, A, A))
+            ridge = self.ridge * float(np.mean(np.diag(k)))
+            series = deformation(k, layer.kernel(B, A), mu, mu_test, None, y, ridge=ridge)
+            best.append(best_epsilon(series, y_test).epsilon)
+        return {"epsilon": np.array(best)}
 
-def _diabetes_theory(setting: Diabetes) -> Prediction:
-    best = []
-    for i in range(setting.networks):
-        (x, y, x_test, y_test), layer = setting.data(i), setting.layer(i)
-        A, B = layer.at(x), layer.at(x_test)
-        k = layer.kernel(A, A)
-        mu, mu_test = NeuronMetaKernel(layer, (A, A, A)), NeuronMetaKernel(layer, (B, A, A))
-        ridge = setting.ridge * float(np.mean(np.diag(k)))
-        series = deformation(k, layer.kernel(B, A), mu, mu_test, None, y, ridge=ridge)
-        best.append(best_epsilon(series, y_test).epsilon)
-    return {"epsilon": np.array(best)}
+    def measure(self, key) -> Measurement:
+        """Newton's step from zero to the minimum of the test loss, and the loss on the way and beyond."""
+        losses = [_diabetes_loss(self, i) for i in range(self.networks)]
+        derivatives = [_derivatives(loss, self.step) for loss in losses]
+        newton = [-slope / curvature for slope, curvature in derivatives]
+        return _scanned(losses, newton, np.linspace(-0.5, 2.0, self.points))
 
 
 def _hidden_layer(params, x):
@@ -195,14 +202,6 @@ def _diabetes_loss(setting: Diabetes, i: int) -> Callable[[float], float]:
     return loss
 
 
-def _diabetes_measure(setting: Diabetes, key) -> Measurement:
-    """Newton's step from zero to the minimum of the test loss, and the loss on the way and beyond."""
-    losses = [_diabetes_loss(setting, i) for i in range(setting.networks)]
-    derivatives = [_derivatives(loss, setting.step) for loss in losses]
-    newton = [-slope / curvature for slope, curvature in derivatives]
-    return _scanned(losses, newton, np.linspace(-0.5, 2.0, setting.points))
-
-
 def _without_the_factor_two(setting: TestLosses, value: np.ndarray) -> np.ndarray:
     """The denominator of epsilon* as it is printed."""
     problems = [setting.problem(i) for i in range(setting.problems)]
@@ -218,64 +217,46 @@ CLAIMS = (
     Claim(
         id="gen-derivative",
         title="learned features help to first order if they point along the test residual",
-        statement=(
-            "The derivative of the test loss in epsilon at zero is the sum of (z^F - y) z^I over the test "
-            "set."
-        ),
+        statement="""The derivative of the test loss in epsilon at zero is the sum of (z^F - y) z^I over the
+        test set.""",
         source=f"{_SOURCE}, generalisation (without the extra epsilon; the residual is that of the test set)",
         quick=TestLosses(4),
         full=TestLosses(12),
-        theory=_losses_theory,
-        measure=_losses_measure,
         compare=compare_each({"slope": "dL/d epsilon"}, relative_error, 1e-5),
         wrong={"slope": scaled(1.01)},
     ),
     Claim(
         id="eps-star-curvature",
         title="the second derivative of the test loss decides how much helps",
-        statement=(
-            "The second derivative of the test loss at zero is the sum of (z^I)^2 + 2 (z^F - y) z^II, the "
-            "denominator of epsilon*; without the factor 2 it is not."
-        ),
+        statement="""The second derivative of the test loss at zero is the sum of (z^I)^2 + 2 (z^F - y) z^II,
+        the denominator of epsilon*; without the factor 2 it is not.""",
         source=f"{_SOURCE}, how much (with the factor 2)",
         quick=TestLosses(4),
         full=TestLosses(12),
-        theory=_losses_theory,
-        measure=_losses_measure,
         compare=compare_each({"curvature": "d^2L/d epsilon^2"}, relative_error, 1e-3),
         wrong={"curvature": _without_the_factor_two},
     ),
     Claim(
         id="eps-star",
         title="epsilon* is the minimum of the test loss over epsilon",
-        statement=(
-            "On the data of a teacher with meta features of size tau, whose weights lie in the span of the "
-            "training features, epsilon* is the minimum of the scanned test loss up to a relative error of "
-            "order tau, and the root with one more term, 3 eps^2 z^I z^II, up to tau^2."
-        ),
+        statement="""On the data of a teacher with meta features of size tau, whose weights lie in the span of
+        the training features, epsilon* is the minimum of the scanned test loss up to a relative error of
+        order tau, and the root with one more term, 3 eps^2 z^I z^II, up to tau^2.""",
         source=f"{_SOURCE}, how much",
         quick=Scan(1, teacher=0.2, noise=0.3),
         full=Scan(5, teacher=0.2, noise=0.3),
-        theory=_scan_theory,
-        measure=_scan_measure,
-        compare=_scan_compare,
         figure=_scan_figure,
         wrong={"epsilon": scaled(1.5), "refined": scaled(1.3)},
     ),
     Claim(
         id="eps-star-diabetes",
         title="epsilon* on the diabetes data",
-        statement=(
-            "For a hidden layer of random neurons on the diabetes data, its weights held by a penalty, "
-            "epsilon* is Newton's step from zero to the minimum of the test loss over epsilon of trained "
-            "models. The minimum itself may be far away, because labels that no model explains leave a "
-            "residual."
-        ),
+        statement="""For a hidden layer of random neurons on the diabetes data, its weights held by a penalty,
+        epsilon* is Newton's step from zero to the minimum of the test loss over epsilon of trained models.
+        The minimum itself may be far away, because labels that no model explains leave a residual.""",
         source=f"{_SOURCE}, how much",
         quick=Diabetes(1),
         full=Diabetes(3),
-        theory=_diabetes_theory,
-        measure=_diabetes_measure,
         compare=compare_each({"epsilon": "epsilon* against Newton's step"}, relative_error, _DIFFERENCES),
         figure=_scan_figure,
         wrong={"epsilon": (scaled(-1.0), scaled(1.01))},

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.lab.framework import absolute_error, exact, orf_543, power_laws, sample_mean, scaled, z_score
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments.network_draws import over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import train
 from finitewidth.report.style import Figure
@@ -33,9 +34,9 @@ class OneHiddenLayer(RandomProblem):
     n_in: int = 3
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> Layer:
         """One hidden layer without biases, in units of weights with variance one."""
-        return MLP((self.width,), "tanh", C_b=0.0, C_W=1.0, lambda_b=0.0)
+        return equal_layers(self.width, 1, "tanh", 0.0, 1.0, lambda_b=0.0)
 
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +81,7 @@ def _formula_theory(setting: OneHiddenLayer) -> Prediction:
     return parts | {"mean": np.asarray(mean)}
 
 
-def _ntk(net: MLP, params, x):
+def _ntk(net: Layer, params, x):
     return empirical_ntk(net, params, x)[0, 0]
 
 
@@ -167,11 +168,9 @@ CLAIMS = (
     Claim(
         id="two-layer-ntk-formula",
         title="the tangent kernel of one hidden layer is a sum over neurons",
-        statement=(
-            "For z = n^(-1/2) sum_k v_k sigma(w_k x) the tangent kernel is the mean over neurons of sigma_a "
-            "sigma_b + v^2 sigma'_a sigma'_b (x_a x_b). Both parts are positive semidefinite, and the mean "
-            "over networks is the kernel of infinite width at any width."
-        ),
+        statement="""For z = n^(-1/2) sum_k v_k sigma(w_k x) the tangent kernel is the mean over neurons of
+        sigma_a sigma_b + v^2 sigma'_a sigma'_b (x_a x_b). Both parts are positive semidefinite, and the mean
+        over networks is the kernel of infinite width at any width.""",
         source=f"{_SOURCE} (the output weight squared, not that of the first layer)",
         quick=OneHiddenLayer(width=32, draws=2000),
         full=OneHiddenLayer(width=64, draws=40_000, points=8),
@@ -187,10 +186,8 @@ CLAIMS = (
     Claim(
         id="ntk-one-step",
         title="one step moves the outputs by the tangent kernel",
-        statement=(
-            "A step gamma on L = |z - y|^2/(2m) moves the outputs by -(gamma/m) K (z - y), with the tangent "
-            "kernel K of the network, up to the second power of gamma."
-        ),
+        statement="""A step gamma on L = |z - y|^2/(2m) moves the outputs by -(gamma/m) K (z - y), with the
+        tangent kernel K of the network, up to the second power of gamma.""",
         source=f"{_SOURCE} (with 1/m, and not an equality)",
         quick=OneHiddenLayer(width=32),
         full=OneHiddenLayer(width=64, gammas=(0.003, 0.001, 0.0003, 0.0001, 0.00003, 0.00001), points=8),

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import bdtrc
 
-from finitewidth.architecture import MLP
 from finitewidth.lab.framework import Check, Checks, Claim, Curves, Measurement, Prediction, scaled, shifted
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, share, stacked
 from finitewidth.lab.framework.sources import orf_543
 from finitewidth.lab.instruments import layer_integrals
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.selection.certificates import convergence_certificate
 from finitewidth.prediction.selection.concentration import Bernstein, kernel_concentration
 from finitewidth.statistics.kernels import kernels
@@ -46,37 +46,36 @@ class Circle:
         directions = np.append(_FIXED, angle)
         return np.stack([np.cos(directions), np.sin(directions)], axis=1)
 
+    def theory(self) -> Prediction:
+        found = {}
+        for name, activation in _ACTIVATIONS.items():
+            net = equal_layers(1, 1, activation, 0.0, 1.0)
+            matrices = [kernels(net, np.sqrt(2) * self.inputs(a)).nngp for a in self.moving]
+            found[name] = np.array([convergence_certificate(K).smallest for K in matrices])
+        return found
 
-def _definite_theory(setting: Circle) -> Prediction:
-    found = {}
-    for name, activation in _ACTIVATIONS.items():
-        net = MLP((1,), activation, C_b=0.0, C_W=1.0)
-        matrices = [kernels(net, np.sqrt(2) * setting.inputs(a)).nngp for a in setting.moving]
-        found[name] = np.array([convergence_certificate(K).smallest for K in matrices])
-    return found
+    def measure(self, key) -> Measurement:
+        found = {}
+        for name, activation in _ACTIVATIONS.items():
+            function = (
+                layer_integrals.plain_function(activation) if isinstance(activation, str) else activation
+            )
+            cosines = np.stack([self.inputs(a) @ self.inputs(a).T for a in self.moving])
+            distinct, where = np.unique(np.clip(cosines, -1, 1).round(15), return_inverse=True)
+            moments = np.array([layer_integrals.pair_moment(function, c) for c in distinct])
+            found[name] = exact(np.linalg.eigvalsh(moments[where].reshape(cosines.shape))[:, 0])
+        return found
 
-
-def _definite_measure(setting: Circle, key) -> Measurement:
-    found = {}
-    for name, activation in _ACTIVATIONS.items():
-        function = layer_integrals.plain_function(activation) if isinstance(activation, str) else activation
-        cosines = np.stack([setting.inputs(a) @ setting.inputs(a).T for a in setting.moving])
-        distinct, where = np.unique(np.clip(cosines, -1, 1).round(15), return_inverse=True)
-        moments = np.array([layer_integrals.pair_moment(function, c) for c in distinct])
-        found[name] = exact(np.linalg.eigvalsh(moments[where].reshape(cosines.shape))[:, 0])
-    return found
-
-
-def _definite_compare(setting: Circle, predicted: Prediction, measured: Measurement) -> Checks:
-    middle = setting.angles // 2
-    off = np.abs(np.arange(setting.angles) - middle) > setting.angles // 4
-    generic = np.concatenate([measured["tanh"].value[off], measured["gelu"].value])
-    singular = np.append(measured["parabola"].value, measured["tanh"].value[middle])
-    return [
-        *(absolute_error(name, predicted[name], measured[name], 1e-8) for name in _ACTIVATIONS),
-        upper_bound("inverse of the smallest eigenvalue, generic", 1e6, 1 / generic),
-        absolute_error("smallest eigenvalue, antipodes or a polynomial", 0.0, singular, 1e-12),
-    ]
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        middle = self.angles // 2
+        off = np.abs(np.arange(self.angles) - middle) > self.angles // 4
+        generic = np.concatenate([measured["tanh"].value[off], measured["gelu"].value])
+        singular = np.append(measured["parabola"].value, measured["tanh"].value[middle])
+        return [
+            *(absolute_error(name, predicted[name], measured[name], 1e-8) for name in _ACTIVATIONS),
+            upper_bound("inverse of the smallest eigenvalue, generic", 1e6, 1 / generic),
+            absolute_error("smallest eigenvalue, antipodes or a polynomial", 0.0, singular, 1e-12),
+        ]
 
 
 @dataclass(frozen=True)
@@ -95,34 +94,43 @@ class RandomKernels:
         x = np.random.default_rng(7).normal(size=(points, self.n_in))
         return x / np.linalg.norm(x, axis=1, keepdims=True)
 
+    def theory(self) -> Prediction:
+        found = {"signs": Bernstein(1, 1.0, _SIGNS).tail(np.array(self.distances, dtype=float))}
+        for name in _BOUNDED:
+            net = equal_layers(1, 1, name, 0.0, 1.0)
+            means = [kernels(net, np.sqrt(self.n_in) * self.inputs(m)).nngp for m in self.points]
+            bounds = [kernel_concentration(K, self.width) for K in means]
+            found[f"{name} bound"] = np.array([bound.distance(self.probability) for bound in bounds])
+            # A sum of random matrices is at least as large as its standard deviation, up to a constant, and
+            # larger by at most the root of the logarithm of the dimension.
+            size = np.sqrt([bound.variance for bound in bounds])
+            sizes = np.stack([size, size * np.sqrt(np.log(self.points))])
+            found[f"{name} growth"] = sizes / sizes[:, :1]
+        return found
+
+    def measure(self, key) -> Measurement:
+        found = {"signs": exact(2 * bdtrc((_SIGNS + np.array(self.distances)) // 2, _SIGNS, 0.5))}
+        w = np.asarray(jax.random.normal(key, (self.draws, self.width, self.n_in)))
+        for name, (function, mean) in _BOUNDED.items():
+            distances = np.array([_distances(function, mean, self.inputs(m), w) for m in self.points])
+            found[f"{name} distances"] = exact(distances)
+            found[f"{name} growth"] = jackknife(distances.T, lambda mean: mean / mean[0])
+        return found
+
+    def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        beyond = {name: _share_beyond(self, name, predicted, measured) for name in _BOUNDED}
+        return [
+            upper_bound("tail of the sum of 100 signs", predicted["signs"], measured["signs"]),
+            *(
+                upper_bound(f"share of kernels beyond the bound, {name}", self.probability, share_beyond)
+                for name, share_beyond in beyond.items()
+            ),
+            *(_within_band(name, predicted, measured) for name in _BOUNDED),
+        ]
+
 
 _BOUNDED = {"sin": (np.sin, np.sinh), "cos": (np.cos, np.cosh)}
 _SIGNS = 100
-
-
-def _concentration_theory(setting: RandomKernels) -> Prediction:
-    found = {"signs": Bernstein(1, 1.0, _SIGNS).tail(np.array(setting.distances, dtype=float))}
-    for name in _BOUNDED:
-        net = MLP((1,), name, C_b=0.0, C_W=1.0)
-        means = [kernels(net, np.sqrt(setting.n_in) * setting.inputs(m)).nngp for m in setting.points]
-        bounds = [kernel_concentration(K, setting.width) for K in means]
-        found[f"{name} bound"] = np.array([bound.distance(setting.probability) for bound in bounds])
-        # A sum of random matrices is at least as large as its standard deviation, up to a constant, and
-        # larger by at most the root of the logarithm of the dimension.
-        size = np.sqrt([bound.variance for bound in bounds])
-        sizes = np.stack([size, size * np.sqrt(np.log(setting.points))])
-        found[f"{name} growth"] = sizes / sizes[:, :1]
-    return found
-
-
-def _concentration_measure(setting: RandomKernels, key) -> Measurement:
-    found = {"signs": exact(2 * bdtrc((_SIGNS + np.array(setting.distances)) // 2, _SIGNS, 0.5))}
-    w = np.asarray(jax.random.normal(key, (setting.draws, setting.width, setting.n_in)))
-    for name, (function, mean) in _BOUNDED.items():
-        distances = np.array([_distances(function, mean, setting.inputs(m), w) for m in setting.points])
-        found[f"{name} distances"] = exact(distances)
-        found[f"{name} growth"] = jackknife(distances.T, lambda mean: mean / mean[0])
-    return found
 
 
 def _distances(function: Callable, mean: Callable, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -134,18 +142,6 @@ def _distances(function: Callable, mean: Callable, x: np.ndarray, w: np.ndarray)
         return np.abs(np.linalg.eigvalsh(neurons @ neurons.T / len(weights) - expected)).max()
 
     return np.array([one(weights) for weights in w])
-
-
-def _concentration_compare(setting: RandomKernels, predicted: Prediction, measured: Measurement) -> Checks:
-    beyond = {name: _share_beyond(setting, name, predicted, measured) for name in _BOUNDED}
-    return [
-        upper_bound("tail of the sum of 100 signs", predicted["signs"], measured["signs"]),
-        *(
-            upper_bound(f"share of kernels beyond the bound, {name}", setting.probability, share_beyond)
-            for name, share_beyond in beyond.items()
-        ),
-        *(_within_band(name, predicted, measured) for name in _BOUNDED),
-    ]
 
 
 def _share_beyond(
@@ -182,18 +178,13 @@ CLAIMS = (
     Claim(
         id="kernel-pd-hermite",
         title="positive definite unless polynomial or antipodal",
-        statement=(
-            "The kernel <sigma(w x_a) sigma(w x_b)> of random neurons on unit inputs is the power series of "
-            "x_a x_b with the squared Hermite coefficients of sigma. It is positive definite if sigma is not "
-            "a polynomial and no two inputs are parallel or antiparallel; antipodes are harmless when "
-            "coefficients of both parities go on forever."
-        ),
+        statement="""The kernel <sigma(w x_a) sigma(w x_b)> of random neurons on unit inputs is the power
+        series of x_a x_b with the squared Hermite coefficients of sigma. It is positive definite if sigma is
+        not a polynomial and no two inputs are parallel or antiparallel; antipodes are harmless when
+        coefficients of both parities go on forever.""",
         source=f"{_SOURCE} (distinct inputs are not enough: an odd sigma cannot tell antipodes apart)",
         quick=Circle(angles=13),
         full=Circle(angles=41),
-        theory=_definite_theory,
-        measure=_definite_measure,
-        compare=_definite_compare,
         figure=Curves("moving", "direction of the sixth point"),
         deterministic=True,
         wrong={"tanh": _distinct_is_enough, "gelu": scaled(1 + 1e-4), "parabola": shifted(1e-4)},
@@ -201,17 +192,12 @@ CLAIMS = (
     Claim(
         id="matrix-bernstein-kernel-concentration",
         title="the kernel of n neurons is close to its mean",
-        statement=(
-            "The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further than "
-            "t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Its "
-            "distance grows with m as the square root of m |E K|, up to another of log m, not as that of m."
-        ),
+        statement="""The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further
+        than t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Its
+        distance grows with m as the square root of m |E K|, up to another of log m, not as that of m.""",
         source=f"{_SOURCE} (with the dimension, the factor 1/2 and the norm of the mean)",
         quick=RandomKernels(points=(25, 50, 100), draws=60),
         full=RandomKernels(points=(25, 50, 100, 200), draws=300),
-        theory=_concentration_theory,
-        measure=_concentration_measure,
-        compare=_concentration_compare,
         figure=(Curves("distances", "$t$"), Curves("points", "points $m$")),
         wrong={
             "signs": _without_dimension_and_half,

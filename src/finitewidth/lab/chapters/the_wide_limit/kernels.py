@@ -6,12 +6,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params, dense_stack
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, orf_543, scaled
 from finitewidth.lab.framework.comparison import depth_over_width, relative_error, z_score
 from finitewidth.lab.framework.estimate import Estimate, propagated, sample_mean, stacked, variance
 from finitewidth.lab.framework.figures import Curves, power_laws
 from finitewidth.lab.instruments.network_draws import over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.report.style import Figure
 from finitewidth.statistics.kernels import kernels
@@ -29,18 +30,19 @@ class Widths:
     C_b: float = 0.1
     C_W: float = 1.5
 
-    def network(self, width: int, n_out: int = 1) -> MLP:
+    def network(self, width: int, n_out: int = 1) -> Layer:
         """The network with hidden layers of this width."""
-        return MLP((width,) * _HIDDEN_LAYERS, "tanh", self.C_b, self.C_W, n_out=n_out)
+        return equal_layers(width, _HIDDEN_LAYERS, "tanh", self.C_b, self.C_W, n_out=n_out)
 
 
-def output_covariance(net: MLP, params: Params, x: Float[Array, "n d"]) -> Float[Array, "n n"]:
+def output_covariance(net: Layer, params: Params, x: Float[Array, "n d"]) -> Float[Array, "n n"]:
     """Covariance of an output unit over the last layer's weights, all other weights given."""
+    net = dense_stack(net)
     features = net.activation(net.preactivations(params, x)[-2])
     return net.C_b[-1] + net.C_W[-1] * features @ features.T / features.shape[1]
 
 
-def _outputs_and_covariance(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _outputs_and_covariance(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     return {"output": net.apply(params, x), "covariance": output_covariance(net, params, x)}
 
 
@@ -79,7 +81,7 @@ def _nngp_compare(setting: Widths, predicted: Prediction, measured: Measurement)
     ]
 
 
-def _empirical_kernels(net: MLP, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _empirical_kernels(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
     return {"nngp": output_covariance(net, params, x), "ntk": empirical_ntk(net, params, x)[0, 0]}
 
 
@@ -140,11 +142,9 @@ CLAIMS = (
     Claim(
         id="nngp-covariance",
         title="wide outputs are Gaussian with covariance from the recursion",
-        statement=(
-            "As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and "
-            "independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and "
-            "variance of the conditional covariance K^ are O(1/n)."
-        ),
+        statement="""As hidden widths grow, outputs on a finite set of inputs become jointly Gaussian and
+        independent across units, with covariance K^(l+1) = C_b + C_W <sigma sigma>_K(l); bias and variance of
+        the conditional covariance K^ are O(1/n).""",
         source=orf_543("9/21"),
         quick=Widths((8, 20, 50), draws=8000),
         full=Widths((8, 16, 32, 64, 128, 256), draws=20_000),
@@ -157,10 +157,8 @@ CLAIMS = (
     Claim(
         id="kernel-recursion-width",
         title="NNGP and NTK of one network reach the recursion as n^-1/2",
-        statement=(
-            "The NNGP kernel and the NTK of a single random network of width n differ from the kernel "
-            "recursion by an error that falls as n^-1/2."
-        ),
+        statement="""The NNGP kernel and the NTK of a single random network of width n differ from the kernel
+        recursion by an error that falls as n^-1/2.""",
         source=f"{BEYOND}: {BOOK}, chapters 4 and 8",
         quick=Widths((16, 32, 64, 128), draws=400),
         full=Widths((16, 32, 64, 128, 256, 512), draws=2000),

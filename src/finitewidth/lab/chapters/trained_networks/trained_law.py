@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.lab.framework import BEYOND, DAY_2, Claim, Estimate, Measurement, Prediction, sample_mean
 from finitewidth.lab.framework.comparison import compare_each, depth_over_width
@@ -32,7 +32,7 @@ class Ensembles:
     eta: float = 0.1
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> Layer:
         """erf networks, whose kernels are known in closed form."""
         return MLP(self.hidden, "erf", C_b=0.2, C_W=1.8)
 
@@ -47,29 +47,49 @@ class Ensembles:
         """Numbers of steps at which the networks are looked at."""
         return np.arange(0, self.steps + 1, self.every)
 
+    def theory(self) -> Prediction:
+        problem = TrainingProblem.of(self.network, *self.data)
+        descent = GradientDescent(self.eta)
+        laws = [trained_distribution(problem, descent.stopped(t)) for t in self.times.tolist()]
+        return {
+            "mean": np.array([law.mean[:, 0] for law in laws]),
+            "covariance": np.array([law.covariance for law in laws]),
+            "loss": loss_curves(problem, descent, self.times).train * len(self.data[0]),
+        }
 
-def _theory(setting: Ensembles) -> Prediction:
-    problem = TrainingProblem.of(setting.network, *setting.data)
-    descent = GradientDescent(setting.eta)
-    laws = [trained_distribution(problem, descent.stopped(t)) for t in setting.times.tolist()]
-    return {
-        "mean": np.array([law.mean[:, 0] for law in laws]),
-        "covariance": np.array([law.covariance for law in laws]),
-        "loss": loss_curves(problem, descent, setting.times).train * len(setting.data[0]),
-    }
+    def measure(self, key) -> Measurement:
+        net, (x, y, tests) = self.network, self.data
+        observe = {
+            "tests": Outputs(as_model(net), jnp.asarray(tests)),
+            "train": Outputs(as_model(net), jnp.asarray(x)),
+        }
+        settings = {"steps": self.steps, "learning_rate": self.eta, "record_every": self.every}
+        seen = train_ensemble(net, key, self.networks, x, y, record=observe, **settings).recorded
+        z = np.asarray(seen["tests"])[..., 0]
+        losses = np.sum((np.asarray(seen["train"]) - y) ** 2, axis=(-2, -1)) / 2
+        return {"mean": sample_mean(z), "covariance": _covariance(z), "loss": sample_mean(losses)}
 
-
-def _measure(setting: Ensembles, key) -> Measurement:
-    net, (x, y, tests) = setting.network, setting.data
-    observe = {
-        "tests": Outputs(as_model(net), jnp.asarray(tests)),
-        "train": Outputs(as_model(net), jnp.asarray(x)),
-    }
-    settings = {"steps": setting.steps, "learning_rate": setting.eta, "record_every": setting.every}
-    seen = train_ensemble(net, key, setting.networks, x, y, record=observe, **settings).recorded
-    z = np.asarray(seen["tests"])[..., 0]
-    losses = np.sum((np.asarray(seen["train"]) - y) ** 2, axis=(-2, -1)) / 2
-    return {"mean": sample_mean(z), "covariance": _covariance(z), "loss": sample_mean(losses)}
+    def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
+        figure, (left, right) = style.panels("Trained networks have the predicted law", count=2)
+        x, y, tests = (a[:, 0] for a in self.data)
+        for t, color in zip((0, 1, -1), (style.GREY, style.PALETTE[4], style.PALETTE[0]), strict=True):
+            mean, std = predicted["mean"][t], np.sqrt(np.diagonal(predicted["covariance"][t]))
+            style.theory_line(left, tests, mean, color, f"after {self.times[t]} steps")
+            left.fill_between(tests, mean - std, mean + std, color=color, alpha=0.15, lw=0)
+            found = measured["mean"].value[t]
+            style.measured_points(left, tests, found, measured["mean"].sem[t], color)
+        (data,) = left.plot(x, y, "x", ms=7, mew=2, color=style.PALETTE[1], zorder=4)
+        left.set(xlabel=r"$x$", ylabel="mean and one standard deviation", ylim=(-1.3, 1.5))
+        left.legend([data], ["data"], loc="upper left")
+        for t, color in zip((0, 1, -1), (style.GREY, style.PALETTE[4], style.PALETTE[0]), strict=True):
+            C = measured["covariance"]
+            diagonal = [np.diagonal(part[t]) for part in (predicted["covariance"], C.value, C.sem)]
+            std = np.sqrt(np.maximum(diagonal[:2], 0))
+            style.theory_line(right, tests, std[0], color, f"after {self.times[t]} steps")
+            style.measured_points(right, tests, std[1], diagonal[2] / (2 * std[1]), color)
+        right.set(xlabel=r"$x$", ylabel="standard deviation over networks", ylim=(0, None))
+        style.legend(right)
+        return figure
 
 
 def _covariance(z: np.ndarray) -> Estimate:
@@ -81,52 +101,24 @@ def _covariance(z: np.ndarray) -> Estimate:
 
 
 def _finite_width(setting: Ensembles, value: np.ndarray) -> float:
-    net = setting.network
-    return float(depth_over_width(net.depth, min(net.hidden))) * np.abs(value).max()
-
-
-def _figure(setting: Ensembles, predicted: Prediction, measured: Measurement) -> Figure:
-    figure, (left, right) = style.panels("Trained networks have the predicted law", count=2)
-    x, y, tests = (a[:, 0] for a in setting.data)
-    for t, color in zip((0, 1, -1), (style.GREY, style.PALETTE[4], style.PALETTE[0]), strict=True):
-        mean, std = predicted["mean"][t], np.sqrt(np.diagonal(predicted["covariance"][t]))
-        style.theory_line(left, tests, mean, color, f"after {setting.times[t]} steps")
-        left.fill_between(tests, mean - std, mean + std, color=color, alpha=0.15, lw=0)
-        found = measured["mean"].value[t]
-        style.measured_points(left, tests, found, measured["mean"].sem[t], color)
-    (data,) = left.plot(x, y, "x", ms=7, mew=2, color=style.PALETTE[1], zorder=4)
-    left.set(xlabel=r"$x$", ylabel="mean and one standard deviation", ylim=(-1.3, 1.5))
-    left.legend([data], ["data"], loc="upper left")
-    for t, color in zip((0, 1, -1), (style.GREY, style.PALETTE[4], style.PALETTE[0]), strict=True):
-        C = measured["covariance"]
-        diagonal = [np.diagonal(part[t]) for part in (predicted["covariance"], C.value, C.sem)]
-        std = np.sqrt(np.maximum(diagonal[:2], 0))
-        style.theory_line(right, tests, std[0], color, f"after {setting.times[t]} steps")
-        style.measured_points(right, tests, std[1], diagonal[2] / (2 * std[1]), color)
-    right.set(xlabel=r"$x$", ylabel="standard deviation over networks", ylim=(0, None))
-    style.legend(right)
-    return figure
+    depth = len(setting.hidden) + 1
+    return float(depth_over_width(depth, min(setting.hidden))) * np.abs(value).max()
 
 
 CLAIMS = (
     Claim(
         id="trained-law",
         title="mean and covariance of trained networks",
-        statement=(
-            "At infinite width, networks trained by t steps of gradient descent have Gaussian outputs with "
-            "mean M y and covariance K_BB - M K_AB - K_BA M^T + M K_AA M^T, where M = Theta_BA Theta_AA^-1 "
-            "(1 - (1 - eta Theta_AA)^t); wide networks follow it from the start to the end of training."
-        ),
+        statement="""At infinite width, networks trained by t steps of gradient descent have Gaussian outputs
+        with mean M y and covariance K_BB - M K_AB - K_BA M^T + M K_AA M^T, where M = Theta_BA Theta_AA^-1 (1
+        - (1 - eta Theta_AA)^t); wide networks follow it from the start to the end of training.""",
         source=f"{BEYOND}: {DAY_2}, with random initial outputs",
         quick=Ensembles(hidden=(1024,), networks=200, tests=17),
         full=Ensembles(hidden=(1024, 1024), networks=200, tests=25),
-        theory=_theory,
-        measure=_measure,
         compare=compare_each(
             {name: f"{name} over the whole of training" for name in ("mean", "covariance", "loss")},
             within=_finite_width,
         ),
-        figure=_figure,
         wrong={"mean": constant, "covariance": constant, "loss": scaled(1.2)},
     ),
 )

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.architecture import MLP, Params
+from finitewidth.architecture import Layer, Params
 from finitewidth.lab.framework import IEMS_402, Claim, Curves, Measurement, Prediction, compare_each, orf_543
 from finitewidth.lab.framework.estimate import Estimate, exact, propagated, sample_mean, stacked
 from finitewidth.lab.framework.wrong import power, scaled, shifted
 from finitewidth.lab.instruments.network_draws import input_of_size, over_networks
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.tangent_kernel import empirical_ntk_by_group
 from finitewidth.statistics.kernels import kernels
 
@@ -26,10 +27,14 @@ class Gradients:
     n_in: int = 4
     square: float = 1.3
 
+    def network(self, n: int, **rates: np.ndarray) -> Layer:
+        """Critical layers of this width."""
+        return equal_layers(n, self.hidden_layers, "relu", 0.0, 2.0, **rates)
 
-def _network(setting: Gradients, n: int) -> tuple[MLP, np.ndarray]:
-    net = MLP((n,) * setting.hidden_layers, "relu", C_b=0.0, C_W=2.0)
-    return net, input_of_size(setting.square, setting.n_in)
+    @property
+    def input(self) -> np.ndarray:
+        """The one input."""
+        return input_of_size(self.square, self.n_in)
 
 
 def _squared_gradients(setting: Gradients, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,16 +42,11 @@ def _squared_gradients(setting: Gradients, n: int) -> tuple[np.ndarray, np.ndarr
 
     The NTK with a learning rate in a single group is that group's sum times the rate.
     """
-    net, x = _network(setting, n)
-    fan_in = [place.fan_in for place in net.places(setting.n_in)]
-    none = np.zeros(net.depth)
-    weights, biases = [], []
-    for l, one in enumerate(np.eye(net.depth)):
-        only_weights = MLP(net.hidden, "relu", 0.0, 2.0, lambda_b=none, lambda_W=one)
-        only_biases = MLP(net.hidden, "relu", 0.0, 2.0, lambda_b=one, lambda_W=none)
-        weights.append(fan_in[l] * float(kernels(only_weights, x).ntk[0, 0]))
-        biases.append(float(kernels(only_biases, x).ntk[0, 0]))
-    return np.array(weights), np.array(biases)
+    rates = np.eye(setting.hidden_layers + 1)
+    none, fan_in = 0 * rates[0], [setting.n_in, *(n,) * setting.hidden_layers]
+    of = lambda **rates: float(kernels(setting.network(n, **rates), setting.input).ntk[0, 0])
+    weights = [fan * of(lambda_b=none, lambda_W=one) for fan, one in zip(fan_in, rates, strict=True)]
+    return np.array(weights), np.array([of(lambda_b=one, lambda_W=none) for one in rates])
 
 
 def _theory(setting: Gradients) -> Prediction:
@@ -54,7 +54,7 @@ def _theory(setting: Gradients) -> Prediction:
     return {"weights": np.stack([w for w, _ in sums]), "biases": np.stack([b for _, b in sums])}
 
 
-def _group_sums(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Float[Array, "2 depth"]:
+def _group_sums(net: Layer, params: Params, x: Float[Array, "1 d"]) -> Float[Array, "2 depth"]:
     parts = empirical_ntk_by_group(net, params, x, rates=1.0)
     return jnp.stack([jnp.stack([layer.weight.sum(), layer.bias.sum()]) for layer in parts], axis=1)
 
@@ -62,8 +62,7 @@ def _group_sums(net: MLP, params: Params, x: Float[Array, "1 d"]) -> Float[Array
 def _measure(setting: Gradients, key) -> Measurement:
     weights, biases = [], []
     for n, draw_key in zip(setting.widths, jax.random.split(key, len(setting.widths)), strict=True):
-        net, x = _network(setting, n)
-        sums = over_networks(net, x, draw_key, setting.draws, _group_sums)
+        sums = over_networks(setting.network(n), setting.input, draw_key, setting.draws, _group_sums)
         weights.append(sample_mean(sums[:, 0]))
         biases.append(sample_mean(sums[:, 1]))
     return {"weights": stacked(weights), "biases": stacked(biases)}
@@ -104,12 +103,10 @@ CLAIMS = (
     Claim(
         id="first-layer-gradient-width",
         title="width shrinks the entries of the first gradient, not its norm",
-        statement=(
-            "With weight variance C_W/fan-in, and squares averaged over many initialisations, the derivative "
-            "of an output by the first weight matrix has entries of order n^(-1/2) and a norm of order one, "
-            "while the derivative by the last weights has entries of order one and a squared norm that grows "
-            "like n. A single network at every width scatters too much to show these powers."
-        ),
+        statement="""With weight variance C_W/fan-in, and squares averaged over many initialisations, the
+        derivative of an output by the first weight matrix has entries of order n^(-1/2) and a norm of order
+        one, while the derivative by the last weights has entries of order one and a squared norm that grows
+        like n. A single network at every width scatters too much to show these powers.""",
         source=f"{IEMS_402} (first-layer gradients: smaller entry by entry only)",
         quick=Gradients((16, 64, 256), hidden_layers=1, draws=1000),
         full=Gradients((16, 64, 256, 1024, 4096), hidden_layers=1, draws=10_000),
@@ -128,11 +125,9 @@ CLAIMS = (
     Claim(
         id="layerwise-learning-rates",
         title="weight rates of 1/fan-in make every layer move the output alike",
-        statement=(
-            "In a critical ReLU network the squared derivatives of the output sum to n_(l-1) |x|^2/n_0 over "
-            "the weights and to 1 over the biases of layer l, at any finite width: layers move the output "
-            "alike when weights step with 1/n_(l-1) and biases with 1."
-        ),
+        statement="""In a critical ReLU network the squared derivatives of the output sum to n_(l-1) |x|^2/n_0
+        over the weights and to 1 over the biases of layer l, at any finite width: layers move the output
+        alike when weights step with 1/n_(l-1) and biases with 1.""",
         source=orf_543("7") + " (the step of a layer, not its square root)",
         quick=Gradients((16, 64), hidden_layers=3, draws=1000),
         full=Gradients((16, 64, 256), hidden_layers=3, draws=10_000),
