@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 
 
@@ -21,6 +22,16 @@ def diagram():
 @pytest.fixture(scope="module")
 def advice():
     return fw.tune("gelu", depth=5, width=32)
+
+
+@pytest.mark.parametrize(
+    ("high", "label"), [(1e3, "10⁻²"), (0.5, "$\\mathdefault{10^{-2}}$")], ids=["decades", "less"]
+)
+def test_a_long_logarithmic_axis_has_plain_powers_of_ten(high, label):
+    _, (axes,) = style.panels("powers")
+    axes.set(xscale="log", xlim=(0.01, high))
+    style.power_ticks(axes.xaxis)
+    assert axes.xaxis.get_major_formatter()(0.01) == label
 
 
 class TestPhaseFigure:

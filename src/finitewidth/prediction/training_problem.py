@@ -12,7 +12,10 @@ from finitewidth.architecture import Layer
 from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate, warn_of_few_rows
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import Kernels, kernels
+from finitewidth.statistics.kernels import Kernels, kernel_blocks, kernels
+
+# Of so few points, all kernels are blocks of one matrix: compiling takes longer than anything else.
+_FEW = 512
 
 
 class ProblemKernels(NamedTuple):
@@ -70,14 +73,20 @@ class TrainingProblem(eqx.Module):
         """This problem with its kernels."""
         if self.kernels is not None:
             return self
-        return self._with(kernels(self.net, self.x_train), self.x_test)
+        return self._at(self.x_test, train=None)
 
     def at(self, x_test: Float[Array, "test d"]) -> "TrainingProblem":
         """The same training with other test points; the training kernels are kept."""
-        return self._with(self.train, x_test)
+        return self._at(x_test, self.train)
 
-    def _with(self, train: Kernels, x_test: Float[Array, "test d"]) -> "TrainingProblem":
-        every = ProblemKernels(train, kernels(self.net, x_test, self.x_train), kernels(self.net, x_test))
+    def _at(self, x_test: Float[Array, "test d"], train: Kernels | None) -> "TrainingProblem":
+        net, x_train = self.net, self.x_train
+        if len(x_train) + len(x_test) <= _FEW:
+            blocks = kernel_blocks(net, x_train, x_test)
+            every = ProblemKernels(train or blocks[0], *blocks[1:])
+        else:
+            train = train or kernels(net, x_train)
+            every = ProblemKernels(train, kernels(net, x_test, x_train), kernels(net, x_test))
         # What follows is LAPACK; its threads and those of a kernel still under way would fight for the cores.
         return dataclasses.replace(self, x_test=x_test, kernels=jax.block_until_ready(every))
 

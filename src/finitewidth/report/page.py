@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from finitewidth.report import prediction_figures as figures
@@ -160,7 +161,8 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
     text = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with style.house_style(), mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
-        figure.savefig(text, format="svg", metadata=nothing)
+        # `savefig` would draw everything twice.
+        FigureCanvasSVG(figure).print_svg(text, metadata=nothing)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

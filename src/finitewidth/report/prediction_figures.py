@@ -141,6 +141,7 @@ def spectrum_figure(study: Study) -> Figure:
         above, below = figure.subplots(2, 1, sharex=True)
         style.theory_line(above, modes, values, _BLUE)
         above.set(yscale="log", xscale="log", ylabel="eigenvalue / rows")
+        style.power_ticks(above.yaxis)
         if study.ridge > 0:
             level = study.ridge / len(study.data.x_train)
             above.axhline(level, color=_RED, lw=1.2, ls="--", label="ridge: modes below are hardly learnt")
@@ -148,6 +149,7 @@ def spectrum_figure(study: Study) -> Figure:
         style.theory_line(below, modes, power, _GREEN)
         below.set(xscale="log", xlabel="mode", ylabel="target explained", ylim=(0, 1.03))
         below.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        style.power_ticks(below.xaxis)
     return figure
 
 
@@ -175,6 +177,7 @@ def draw_loss(axes: Axes, study: Study) -> None:
         axes.legend()
     quantity = "distance to the one-hot target" if study.data.classes else f"error of {study.data.target}"
     axes.set(xscale="log", xlabel="steps of gradient descent", ylabel=f"{quantity} (rms)")
+    style.power_ticks(axes.xaxis)
 
 
 def _draw_measured(axes: Axes, check: Verification, error) -> None:

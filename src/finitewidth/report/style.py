@@ -24,6 +24,8 @@ GREY = "#6b7580"
 DPI = 150
 ERROR_BARS = 2.0
 
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 _SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -130,6 +132,23 @@ def plain_ticks(axis: Axis, values: Points | None = None) -> None:
     axis.set_major_locator(locator)
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def power_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis of two decades or more with powers of ten, in characters of the font.
+
+    Formulas and the invisible ticks between the powers take longer to set than all curves to draw.
+    """
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    low, high = axis.get_view_interval()
+    if high >= 100 * low:
+        axis.set_major_formatter(FuncFormatter(_power_of_ten))
+        axis.set_minor_locator(NullLocator())
+
+
+def _power_of_ten(value: float, place: int | None = None) -> str:
+    return "10" + f"{np.log10(value):.0f}".translate(_RAISED)
 
 
 def whole_ticks(axis: Axis) -> None:

@@ -225,8 +225,29 @@ def _tile_size(n: int, largest: int = _TILE) -> int:
     return -(-n // -(-n // largest))
 
 
+def kernel_blocks(
+    net: Layer, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]
+) -> tuple[Kernels, Kernels, Kernels]:
+    """Kernels (n1, n1), (n2, n1) and (n2, n2), as blocks of one matrix: one program instead of three."""
+    return _blocks(net, resolved_laws(net, [x1, x2], None, None), x1, x2)
+
+
+@eqx.filter_jit
+def _blocks(
+    net: Layer, laws: PairLaws, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]
+) -> tuple[Kernels, Kernels, Kernels]:
+    whole, n = _all_pairs(net, laws, jnp.concatenate([x1, x2])), len(x1)
+    block = lambda rows, columns: jax.tree.map(lambda kernel: kernel[rows, columns], whole)
+    first, second = slice(None, n), slice(n, None)
+    return block(first, first), block(second, first), block(second, second)
+
+
 @eqx.filter_jit
 def _symmetric(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
+    return _all_pairs(net, laws, x)
+
+
+def _all_pairs(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
     points, diagonal = prepare(net, laws, x)
     n = x.shape[0]
     size = _tile_size(n, min(_TILE, max(_LEAST_TILE, n // _SYMMETRIC_CUTS)))
