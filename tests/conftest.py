@@ -8,15 +8,16 @@ import jaxtyping
 # The terminal that the pages of the book show.
 os.environ |= {"COLUMNS": "80", "NO_COLOR": "1"}
 # Most programs of the tests run for milliseconds: what counts is that they are compiled quickly. Without
-# LLVM's optimisation, without MLIR between XLA and LLVM, and in one piece, that takes a quarter of the time.
+# MLIR between XLA and LLVM, in one piece, and without optimisation, that takes a quarter of the time.
 _QUICK_COMPILATION = {
-    "xla_backend_optimization_level": "0",
+    "xla_backend_optimization_level": "1",  # where a test switches optimisation on
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
 os.environ.setdefault(
     "XLA_FLAGS", " ".join(f"--{name}={value}" for name, value in _QUICK_COMPILATION.items())
 )
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 if any(name == "finitewidth" or name.startswith("finitewidth.") for name in sys.modules):
     raise ImportError("finitewidth was imported before its annotations could be switched on.")

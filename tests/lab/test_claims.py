@@ -6,6 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,6 +14,8 @@ from finitewidth import lab
 from finitewidth.lab.framework.runner import run_claim, save
 
 IDS = [claim.id for claim in lab.claims()]
+# These train networks for longer than their programs take to compile.
+LONG = ("trained-", "lr-transfer", "mlp-cubic-model")
 
 ROOT = Path(__file__).resolve().parents[2]
 # The ledger shows these records, so that the book need not run the claims again.
@@ -64,6 +67,17 @@ def test_the_guard_sees_a_measurement_that_asks_the_theory():
         run_claim(guarded(asking))
 
 
+@pytest.fixture
+def optimised(request):
+    """Programs of long runs are worth the compiler's time."""
+    setting = "jax_disable_most_optimizations"
+    usual = jax.config.read(setting)
+    jax.config.update(setting, usual and not request.node.callspec.params["id"].startswith(LONG))
+    yield
+    jax.config.update(setting, usual)
+
+
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("id", IDS)
 def test_claim_holds_and_wrong_theories_fail(id):
     """Each claim is measured once, and compared with right and wrong theories."""
