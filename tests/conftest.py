@@ -24,6 +24,7 @@ if any(name == "finitewidth" or name.startswith("finitewidth.") for name in sys.
     raise ImportError("finitewidth was imported before its annotations could be switched on.")
 jaxtyping.install_import_hook("finitewidth", "beartype.beartype")
 
+import jax
 import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401  (loads its own BLAS)
@@ -72,6 +73,16 @@ def _few_programs():
     """
     if next(_TESTS) % 10 == 0:
         release_programs()
+
+
+@pytest.fixture
+def optimised():
+    """Optimise the programs of a test that runs for longer than they take to compile."""
+    setting = "jax_disable_most_optimizations"
+    usual = jax.config.read(setting)
+    jax.config.update(setting, False)
+    yield
+    jax.config.update(setting, usual)
 
 
 @pytest.fixture
