@@ -1,5 +1,6 @@
 """Shared fixtures. The annotations of the package are executed in every test."""
 
+import itertools
 import os
 import sys
 
@@ -8,20 +9,22 @@ import jaxtyping
 # The terminal that the pages of the book show.
 os.environ |= {"COLUMNS": "80", "NO_COLOR": "1"}
 # Most programs of the tests run for milliseconds: what counts is that they are compiled quickly. Without
-# LLVM's optimisation, without MLIR between XLA and LLVM, and in one piece, that takes a quarter of the time.
+# MLIR between XLA and LLVM, in one piece, and without optimisation, that takes a quarter of the time.
 _QUICK_COMPILATION = {
-    "xla_backend_optimization_level": "0",
+    "xla_backend_optimization_level": "1",  # where a test switches optimisation on
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
 os.environ.setdefault(
     "XLA_FLAGS", " ".join(f"--{name}={value}" for name, value in _QUICK_COMPILATION.items())
 )
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 if any(name == "finitewidth" or name.startswith("finitewidth.") for name in sys.modules):
     raise ImportError("finitewidth was imported before its annotations could be switched on.")
 jaxtyping.install_import_hook("finitewidth", "beartype.beartype")
 
+import jax
 import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401  (loads its own BLAS)
@@ -59,10 +62,27 @@ def pytest_collection_modifyitems(items):
     items[:] = [*whole, *(item for item in reversed(single) if item not in summary), *summary]
 
 
+_TESTS = itertools.count()
+
+
 @pytest.fixture(autouse=True)
 def _few_programs():
-    """One process runs a thousand tests and more: it must not run out of memory maps."""
-    release_programs()
+    """One process runs a thousand tests and more: it must not run out of memory maps.
+
+    Counting them takes up to 20 milliseconds, and ten tests never use up the share that is left.
+    """
+    if next(_TESTS) % 10 == 0:
+        release_programs()
+
+
+@pytest.fixture
+def optimised():
+    """Optimise the programs of a test that runs for longer than they take to compile."""
+    setting = "jax_disable_most_optimizations"
+    usual = jax.config.read(setting)
+    jax.config.update(setting, False)
+    yield
+    jax.config.update(setting, usual)
 
 
 @pytest.fixture

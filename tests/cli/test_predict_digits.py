@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -13,6 +14,7 @@ from sklearn.svm import SVC
 from tolerances import assert_close
 
 
+@pytest.mark.usefixtures("optimised")
 def test_as_accurate_as_a_tuned_support_vector_machine_and_calibrated(command, tmp_path):
     result = command("predict", "digits", "--train", "1500", "--out", "digits")
     assert result.code == 0, result.err

@@ -157,8 +157,9 @@ np.save(out, result.outputs)
 
 
 def start(directory: Path | str, out: Path) -> subprocess.Popen:
+    optimised = {"XLA_FLAGS": "", "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(directory), str(out)], env={**os.environ, "XLA_FLAGS": ""}
+        [sys.executable, "-c", SCRIPT, str(directory), str(out)], env=os.environ | optimised
     )
 
 

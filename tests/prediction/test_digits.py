@@ -39,6 +39,7 @@ def by_evidence(x, one_hot) -> NNGPClassifier:
     return NNGPClassifier(noise=float(noises[np.argmax(evidence)]))
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("choose", [by_leaving_out, by_evidence])
 def test_as_accurate_as_the_best_support_vector_machine_and_calibrated(choose, digits, best_svc):
     x, x_test, y, y_test = digits

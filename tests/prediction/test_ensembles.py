@@ -65,6 +65,7 @@ def test_ensemble_of_width_1024_has_the_predicted_law(data):
         assert np.abs(mean / (outputs.std(0) / math.sqrt(draws))).max() > 20
 
 
+@pytest.mark.usefixtures("optimised")
 def test_two_hidden_layers_of_width_1024_have_the_predicted_law(data):
     net = network(1024, 2)
     eta = float(1.2 / np.linalg.eigvalsh(fw.kernels(net, data[0]).ntk)[-1])

@@ -12,6 +12,7 @@ Outputs share the weights, so that a point here is an output at an input.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -27,7 +28,7 @@ from finitewidth.checks import as_numbers
 from finitewidth.derivatives import value_and_derivatives
 from finitewidth.foreign import check_function, check_params
 from finitewidth.models.meta_kernel import MetaKernel, factors
-from finitewidth.models.point_model import PointModel
+from finitewidth.models.point_model import PointModel, outputs_at
 
 Function = Callable[[Any, Any], Array]
 Weights = Float[Array, " weights"]
@@ -123,7 +124,8 @@ class TangentMetaKernel(MetaKernel):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        sizes = [math.prod(jax.eval_shape(p, self.weights).shape) for p in self.points]
+        # A compiled function is traced once for all parameters.
+        sizes = [math.prod(jax.eval_shape(partial(outputs_at, p), self.weights).shape) for p in self.points]
         return sizes[0], sizes[1], sizes[2]
 
     def over_features(self, C: Float[AnyArray, "out n1 n2"]) -> Float[np.ndarray, "n0 out"]:

@@ -250,7 +250,7 @@ def _settings(study: Study) -> str:
         "inputs": ", ".join(data.features[:12]) + (" ..." if len(data.features) > 12 else ""),
         "hidden widths": ", ".join(map(str, net.hidden)),
         "activation": net.activation.name,
-        "C_b, C_W": f"{float(net.C_b[0]):.5g}, {float(net.C_W[0]):.5g}"
+        "C_b, C_W": f"{np.asarray(net.C_b)[0]:.5g}, {np.asarray(net.C_W)[0]:.5g}"
         + (" (critical)" if study.choices.C_b is None else ""),
         "eta": f"{study.algorithm.eta:.4g} (stable below {study.largest_eta:.4g})",
         "steps": "to the end" if math.isinf(steps) else f"{steps:,}",

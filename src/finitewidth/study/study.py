@@ -28,7 +28,6 @@ from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.verification.result import Verification
 from finitewidth.verification.stopping import stop
-from finitewidth.verification.verify import verify
 
 _CURVE_POINTS = 80
 _END = 10**6
@@ -188,6 +187,9 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         study = study._replace(baselines=baselines(data))
     if not choices.networks:
         return study
+    # Only here: what trains networks takes a tenth of a second to import.
+    from finitewidth.verification.verify import verify
+
     announce("networks")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
