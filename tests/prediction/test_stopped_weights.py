@@ -27,7 +27,7 @@ class TestDescentOfWeights:
         v = rng.normal(size=(LABELS, LABELS)) / 2
         y = rng.normal(size=(TRAIN, 1))
         kernel = v @ v.T
-        modes = TrainingModes.of(kernel, kernel, y, GradientDescent(self.eta, self.steps), self.ridge)
+        modes = TrainingModes.of(kernel, kernel, y, GradientDescent(self.eta, self.steps), ridge=self.ridge)
         return rng, v, modes
 
     def slope(self, v, B, C, y, power):

@@ -41,6 +41,7 @@ class TrainingModes(NamedTuple):
         Theta: Float[np.ndarray, "p p"],
         y: Float[np.ndarray, "train out"],
         algorithm: SpectralAlgorithm,
+        *,
         ridge: float = 0.0,
     ) -> "TrainingModes":
         """Diagonalise the training block and make the algorithm's open choices."""
