@@ -14,7 +14,7 @@ from finitewidth.architecture import Activate, Dense, Repeat, Sequential
 from finitewidth.prediction.finite_width.dense.mean import dense_mean
 from finitewidth.prediction.finite_width.kernel_variance import dense_kernel_variance, sampled_kernel_variance
 from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
-from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
+from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
@@ -70,30 +70,31 @@ def six_points(out=1):
 
 
 SAMPLED = [
-    ("tanh", (64,), 1, fw.GradientDescent()),
-    ("gelu", (60, 40), 2, fw.GradientFlow(4.0)),
-    ("tanh", (40, 60), 2, fw.GradientDescent(steps=6)),
-    ("gelu", (40, 80, 60), 1, fw.GradientFlow()),
+    ("tanh", (64,), 1, fw.GradientDescent(), 0.0),
+    ("gelu", (60, 40), 2, fw.GradientFlow(4.0), 0.0),
+    ("tanh", (40, 60), 2, fw.GradientDescent(steps=6), 0.0),
+    ("gelu", (40, 80, 60), 1, fw.GradientFlow(), 0.0),
+    ("gelu", (60, 40), 2, fw.DirectOptimization(), 0.3),
 ]
 
 
-@pytest.mark.parametrize(("activation", "hidden", "out", "algorithm"), SAMPLED)
-def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algorithm):
+@pytest.mark.parametrize(("activation", "hidden", "out", "algorithm", "ridge"), SAMPLED)
+def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algorithm, ridge):
     x, y = six_points(out)
     net = fw.MLP(hidden, activation, 0.2, 1.3, [0.3] + [0.1] * len(hidden), [0.8] + [1.0] * len(hidden), out)
     tensors, kernels = corrections(net, x, tolerance=1e-5), layer_kernels(net, x)
-    modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm)
+    modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm, ridge)
     exact = dense_mean(tensors, modes)
-    options = SampledNeurons(0.02, most_samples=60_000, key=jax.random.key(3))
-    sampled = sampled_mean(kernels, modes, options)
+    sampling = Sampling.of(kernels, modes, jnp.float32)
+    sampled = sampled_mean(sampling, Aim(0.02, 80_000), np.random.default_rng(3))
     assert_close(sampled.origins.mean_ntk, exact.mean_ntk, TENSORS, scale=np.abs(exact.total).max())
     for name in ("ntk_fluctuations", "dntk", "ddntk"):
         error = getattr(sampled.origins, name) - getattr(exact, name)
         assert np.abs(error / getattr(sampled.standard_errors, name)).max() < Z_LIMIT, name
         assert np.abs(getattr(exact, name) / getattr(sampled.standard_errors, name)).max() > RESOLVED, name
-    keys = [jax.random.key(seed) for seed in range(4, 16)]
-    noises = np.array([sampled_kernel_variance(kernels, modes, key) for key in keys])
-    error = noises.std(ddof=1) / np.sqrt(len(keys))
+    seeds = range(4, 16)
+    noises = np.array([sampled_kernel_variance(sampling, np.random.default_rng(seed)) for seed in seeds])
+    error = noises.std(ddof=1) / np.sqrt(len(seeds))
     noise = dense_kernel_variance(tensors, modes)
     assert abs(noises.mean() - noise) < Z_LIMIT * error
     assert error < 0.05 * noise
@@ -209,6 +210,7 @@ def test_a_narrow_network_is_warned_of():
         ({"algorithm": fw.DirectOptimization()}, "path of training"),
         ({"algorithm": fw.BayesianInference(0.1)}, "not Bayesian"),
         ({"algorithm": fw.GradientDescent(100.0)}, "gradient descent diverges"),
+        ({"initial": jnp.sin}, "random start"),
         ({"x_train": [[0.5, 1.0], [0.5, 1.0]]}, "training points 0 and 1 are equal"),
     ],
 )

@@ -4,26 +4,37 @@ import json
 import warnings
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import finitewidth as fw
 from finitewidth.prediction.finite_width.dense.covariance import dense_covariance
 from finitewidth.prediction.finite_width.dense.mean import dense_mean
+from finitewidth.prediction.finite_width.sampled.covariance import sampled_covariance
+from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
+from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.hidden_layers import layer_kernels
 from tolerances import FIRST_ORDER, LIMIT, STIFF_SOLVE, TENSORS, assert_close
 
+# No entry of a sampled coefficient may be further off than this many standard errors.
+Z_LIMIT = 4.0
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "ridge.json").read_text())
 
 
 @pytest.fixture(scope="module", params=REFERENCE["cases"], ids=lambda case: case["name"])
 def reference(request):
     case = request.param
+    return case, corrections(network(case), np.array(case["x"]))
+
+
+def network(case):
     hidden = tuple(round(1000 * ratio) for ratio in case["width_ratios"])
     hyper = (case[name] for name in ("C_b", "C_W", "lambda_b", "lambda_W"))
-    net = fw.MLP(hidden, case["activation"], *hyper, case["n_out"])
-    return case, corrections(net, np.array(case["x"]))
+    return fw.MLP(hidden, case["activation"], *hyper, case["n_out"])
 
 
 def modes_of(tensors, y, ridge, algorithm=None):
@@ -48,6 +59,31 @@ def test_the_step_of_an_open_choice_counts_the_ridge(reference):
     modes = modes_of(tensors, case["y"], 2.0)
     largest = np.linalg.eigvalsh(np.asarray(tensors.Theta)[: case["n_train"], : case["n_train"]])[-1]
     assert_close(modes.algorithm.eta, 1 / (largest + 2.0))
+
+
+def test_sampled_neurons_have_the_reference_coefficients(reference):
+    """The strength in the middle of each case, mean and variances averaged over outputs."""
+    case, _ = reference
+    result = sorted(case["results"], key=lambda found: found["r"])[len(case["results"]) // 2]
+    kernels = layer_kernels(network(case), np.array(case["x"]))
+    modes = modes_of(kernels, case["y"], result["r"])
+    sampling, rng = Sampling.of(kernels, modes, jnp.float32), np.random.default_rng(2)
+    # With so few points compilation would take longer than the work itself.
+    with jax.disable_jit():
+        mean = sampled_mean(sampling, Aim(0.05, 60_000), rng)
+        spread = sampled_covariance(sampling, Aim(0.05, 60_000), rng)
+    assert np.abs((mean.origins.total - np.array(result["mean"])) / mean.standard_error).max() < Z_LIMIT
+    expected = np.einsum("aobo->ab", np.array(result["cov"])) / case["n_out"]
+    assert np.abs((spread.coefficient - expected) / spread.standard_error).max() < Z_LIMIT
+    size = lambda a: np.sqrt(np.mean(np.square(a)))
+    assert size(mean.standard_error) < 0.1 * size(mean.origins.total)
+    assert size(np.diag(spread.standard_error)) < 0.1 * size(np.diag(spread.coefficient))
+
+
+def test_sampled_neurons_refuse_training_that_stops_with_a_ridge():
+    x = np.random.default_rng(0).normal(size=(15, 2))
+    with pytest.raises(ValueError, match=r"with a ridge, here 0\.5, at its end only"):
+        fw.predict(fw.MLP((64,), "tanh"), x[:9], x[:9, 0], x[9:], fw.GradientFlow(1.0), order=1, ridge=0.5)
 
 
 def test_the_path_does_not_matter(reference):

@@ -15,16 +15,13 @@ from finitewidth.prediction.finite_width.dense.covariance import (
     dense_covariance,
     kernel_noise,
 )
-from finitewidth.prediction.finite_width.sampled.covariance import covariance_strata, unsampled_covariance
-from finitewidth.prediction.finite_width.sampled.covariance_kinds import InitialOutputs
-from finitewidth.prediction.finite_width.sampled.covariance_sources import initial_fluctuation, lambda_back
-from finitewidth.prediction.finite_width.sampled.mean_kinds import Decay
-from finitewidth.prediction.finite_width.sampled.neuron_sources import Factors, Source
+from finitewidth.prediction.finite_width.sampled import kinds as k
+from finitewidth.prediction.finite_width.sampled.covariance import unsampled_covariance
+from finitewidth.prediction.finite_width.sampled.neuron import Neuron, drawn, layer_sources
+from finitewidth.prediction.finite_width.sampled.stratified import Sampling
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
-from finitewidth.statistics.mean_shifts import mean_shifts
-from finitewidth.statistics.source_edges import source_edges
 from tolerances import assert_close
 
 QUADRATURE = 1e-6
@@ -32,24 +29,23 @@ Z_LIMIT = 4.0
 # A wrong factor in a part must show: its largest entry in standard errors.
 RESOLVED = 10.0
 
-CHANGES = ("a2", "b2")
-SECOND_CHANGES = ("a3", "b3", "c3", "d3")
-KINDS = ("AA", "BB", "zH", "A", "B", *CHANGES, *SECOND_CHANGES)
 SAMPLES = 16_384
 CASES = [
-    ("gelu", (64,), 1, fw.GradientFlow(4.0)),
-    ("tanh", (40, 60), 2, fw.GradientDescent(steps=6)),
-    ("gelu", (40, 80, 60), 1, fw.GradientDescent(0.2)),
+    ("gelu", (64,), 1, fw.GradientFlow(4.0), 0.0),
+    ("tanh", (40, 60), 2, fw.GradientDescent(steps=6), 0.0),
+    ("gelu", (40, 80, 60), 1, fw.GradientDescent(0.2), 0.0),
+    ("gelu", (60, 40), 2, fw.GradientDescent(), 0.4),
 ]
 
 
-def problem(activation, hidden, out, algorithm, x=None, y=None):
+def problem(activation, hidden, out, algorithm, x=None, y=None, ridge=0.0):
     rng = np.random.default_rng(5)
     x = rng.normal(size=(6, 3)) if x is None else x
     y = rng.normal(size=(4, out)) if y is None else y
     net = fw.MLP(hidden, activation, 0.2, 1.3, [0.3] + [0.1] * len(hidden), [0.8] + [1.0] * len(hidden), out)
     kernels = layer_kernels(net, x)
-    return net, kernels, TrainingModes.of(kernels.K, kernels.Theta, y, algorithm), x
+    modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm, ridge)
+    return net, Sampling.of(kernels, modes, jnp.float64), modes, x
 
 
 def only(tensors, *letters):
@@ -84,64 +80,68 @@ def dense_parts(tensors, modes):
 
 
 # A contraction alone: kinds, what is set to zero in the sampled one, and the same part of the dense formulas.
-NO_FLUCTUATION = ("KE", "KA", "K_mean")
 TERMS = {
-    "A squared": (("AA",), None, lambda part: part(kernel_noise, "A")),
-    "B squared": (("BB",), None, lambda part: part(kernel_noise, "B")),
-    "A": (("A",), None, lambda part: part(correlation, "A")),
-    "B": (("B",), None, lambda part: part(correlation, "B")),
-    "D": (("zH",), "probes", lambda part: part(correlation, "D")),
-    "F": (("zH",), "fluctuation", lambda part: part(correlation, "F")),
-    "dNTK with residual": (CHANGES, "bar", lambda part: part(correlation, "P", "Q", moments=0.0)),
+    "A squared": (k.SquaredVariance(), None, lambda part: part(kernel_noise, "A")),
+    "B squared": (k.SquaredCross(), None, lambda part: part(kernel_noise, "B")),
+    "A": (k.StartWithFluctuations(k.KernelVariance()), None, lambda part: part(correlation, "A")),
+    "B": (k.StartWithFluctuations(k.KernelCross()), None, lambda part: part(correlation, "B")),
+    "D": (k.StartWithKernel(), "probes", lambda part: part(correlation, "D")),
+    "F": (k.StartWithKernel(), "fluctuation", lambda part: part(correlation, "F")),
+    "dNTK with residual": (
+        k.StartWithFirstChange(),
+        "bar",
+        lambda part: part(correlation, "P", "Q", moments=0.0),
+    ),
     "dNTK with start": (
-        CHANGES,
+        k.StartWithFirstChange(),
         "left",
         lambda part: part(correlation, "P", "Q") - part(correlation, "P", "Q", moments=0.0),
     ),
-    "ddNTK": (SECOND_CHANGES, None, lambda part: part(correlation, "R", "S", "T", "U")),
+    "ddNTK": (k.StartWithSecondChange(), None, lambda part: part(correlation, "R", "S", "T", "U")),
 }
 
 
 def isolated(source, start, zero):
     """The same source and start with one of their parts set to zero."""
+    nothing = lambda part: jax.tree.map(jnp.zeros_like, part)
     if zero == "probes":
-        zeros = lambda factors: Factors(0 * factors.left, 0 * factors.right)
-        source = eqx.tree_at(lambda s: (s.E, s.Ea), source, (zeros(source.E), zeros(source.Ea)))
+        source = eqx.tree_at(lambda s: s.Lambda, source, nothing(source.Lambda))
     elif zero == "fluctuation":
-        edges = source.edges._replace(**{name: 0 * source.edges.KE for name in NO_FLUCTUATION})
+        edges = source.edges
+        edges = edges._replace(kernel=nothing(edges.kernel), kernel_mean=nothing(edges.kernel_mean))
         source = eqx.tree_at(lambda s: s.edges, source, edges)
     elif zero is not None:
         start = eqx.tree_at(lambda s: getattr(s, zero), start, 0 * getattr(start, zero))
     return source, start
 
 
-def filled(kernels, modes, samples, seed=0, kinds=KINDS, zero=None):
+def filled(sampling, samples, seed=0, kinds=k.COVARIANCE_KINDS, zero=None):
     """Strata with samples, by rounds: later ones know where the earlier ones scattered."""
-    decay, start = Decay.of(modes, jnp.float64), InitialOutputs.of(modes, jnp.float64)
-    strata = [s for s in covariance_strata(kernels, modes, jnp.float64) if s.kind in kinds]
+    decay, start = sampling.training
+    strata = sampling.strata(kinds)
     rng = np.random.default_rng(seed)
     # With so few points compilation would take longer than the work itself.
     with jax.disable_jit():
-        for n, stratum in enumerate(strata):
+        for stratum in strata:
             stratum.source, own_start = isolated(stratum.source, start, zero)
-            for round_, more in enumerate(samples):
-                key = jax.random.fold_in(jax.random.key(seed), 100 * round_ + n)
-                assert sum(stratum.add(decay, own_start, key, rng, more, max(samples))) == more
+            own = sampling._replace(training=k.Training(decay, own_start), rows=max(samples))
+            for more in samples:
+                stratum.add(own, rng, more)
     return strata
 
 
-@pytest.mark.parametrize(("activation", "hidden", "out", "algorithm"), CASES)
-def test_every_contraction_is_that_of_the_dense_tensors(activation, hidden, out, algorithm):
-    net, kernels, modes, x = problem(activation, hidden, out, algorithm)
+@pytest.mark.parametrize(("activation", "hidden", "out", "algorithm", "ridge"), CASES)
+def test_every_contraction_is_that_of_the_dense_tensors(activation, hidden, out, algorithm, ridge):
+    net, sampling, modes, x = problem(activation, hidden, out, algorithm, ridge=ridge)
     tensors = corrections(net, x, tolerance=1e-5)
     full = np.einsum("aobo->ab", dense_covariance(only(tensors, "G1", "H1"), modes)) / out
     scale = np.abs(dense_covariance(tensors, modes)).max()
-    assert_close(unsampled_covariance(kernels, modes), full, QUADRATURE, scale=scale)
+    assert_close(unsampled_covariance(sampling), full, QUADRATURE, scale=scale)
     part = dense_parts(tensors, modes)
-    for name, (kinds, zero, reference) in TERMS.items():
-        # Squares of one GELU neuron have heavy tails.
-        rounds = 4 if name == "A" else 1
-        strata = filled(kernels, modes, (SAMPLES,) * rounds, kinds=kinds, zero=zero)
+    for name, (kind, zero, reference) in TERMS.items():
+        # Squares of one GELU neuron have heavy tails, and the ddNTK has four weights.
+        rounds = 4 if name in ("A", "ddNTK") else 1
+        strata = filled(sampling, (SAMPLES,) * rounds, kinds=[kind], zero=zero)
         expected = reference(part)
         error = np.sqrt(sum(s.variance / s.count for s in strata))
         assert np.abs((sum(s.mean for s in strata) - expected) / error).max() < Z_LIMIT, name
@@ -150,24 +150,21 @@ def test_every_contraction_is_that_of_the_dense_tensors(activation, hidden, out,
 
 def test_fluctuations_of_one_neuron_make_the_tensors_of_the_outputs():
     """V, D and F as averages over the neurons of every layer, entry by entry."""
-    net, kernels, _, x = problem("gelu", (40, 80, 60), 1, fw.GradientFlow())
+    net, *_, x = problem("gelu", (40, 80, 60), 1, fw.GradientFlow())
     x, rows = x[:3], 2**16
     kernels, tensors = layer_kernels(net, x), corrections(net, x, tolerance=1e-5)
     sums = {letter: 0.0 for letter in "VDF"}
     squares = dict(sums)
-    for l, layer in enumerate(kernels.hidden):
-        edges, top = source_edges(kernels, l), l == len(kernels.hidden) - 1
-        source = Source.of(net.activation.function, 3, layer, edges, top, jnp.float64)
-        neuron = source.neuron(jax.random.fold_in(jax.random.key(7), l), rows)
-        unit = jnp.eye(3)[None]
-        dK, dTheta = initial_fluctuation(neuron, unit), neuron.dtheta(unit)
-        L = lambda_back(neuron, unit)
+    for l, (source, scale) in enumerate(layer_sources(kernels, 3, jnp.float64)):
+        random = drawn(source, np.random.default_rng(7 + l), rows, 1)
+        neuron, unit = Neuron(source, *random.derivatives), jnp.eye(3)[None]
+        dK, dTheta = neuron.dkernel(unit), neuron.dtheta(unit)
+        L = neuron.back(neuron.lambda_, unit)
         samples = {
             "V": jnp.einsum("rab,rcd->rabcd", dK, dK),
             "D": jnp.einsum("rab,rcd->rabcd", dK, dTheta),
-            "F": jnp.einsum("rac,rbd,cd->racbd", L, L, layer.Theta),
+            "F": jnp.einsum("rac,rbd,cd->racbd", L, L, kernels.hidden[l].Theta),
         }
-        scale = net.hidden[-1] / layer.width
         for letter, value in samples.items():
             sums[letter] += scale * np.asarray(value.mean(axis=0))
             squares[letter] += scale**2 * np.asarray(value.var(axis=0)) / rows
@@ -181,21 +178,22 @@ def test_training_leaves_nothing_of_its_own_points():
     """Every kind, delivered to a training point at the end of training, is zero."""
     *_, x = problem("tanh", (40, 60), 1, fw.GradientFlow())
     twice = np.concatenate([x[:4], x[1:3]])
-    _, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(), twice)
-    assert np.abs(unsampled_covariance(kernels, modes)).max() < 1e-9
-    for stratum in filled(kernels, modes, (SAMPLES,)):
+    _, sampling, *_ = problem("tanh", (40, 60), 1, fw.GradientFlow(), twice)
+    assert np.abs(unsampled_covariance(sampling)).max() < 1e-9
+    for stratum in filled(sampling, (SAMPLES,)):
         assert np.sqrt(stratum.squares / SAMPLES).max() < 1e-9, stratum.kind
 
 
 def test_without_training_only_the_initial_kernel_is_shifted():
-    _, kernels, modes, _ = problem("tanh", (40, 60), 1, fw.GradientFlow(0.0))
-    assert all((s.squares == 0).all() for s in filled(kernels, modes, (SAMPLES,)))
-    assert_close(unsampled_covariance(kernels, modes), mean_shifts(kernels).G1[4:, 4:])
+    _, sampling, *_ = problem("tanh", (40, 60), 1, fw.GradientFlow(0.0))
+    assert all((s.squares == 0).all() for s in filled(sampling, (SAMPLES,)))
+    assert_close(unsampled_covariance(sampling), sampling.shifts.G1[4:, 4:])
 
 
 def test_the_standard_error_is_the_scatter_between_runs():
-    _, kernels, modes, _ = problem("tanh", (64,), 1, fw.GradientFlow(4.0))
-    runs = [filled(kernels, modes, (256, 1024), seed, ("A",)) for seed in range(24)]
+    _, sampling, *_ = problem("tanh", (64,), 1, fw.GradientFlow(4.0))
+    kinds = [k.StartWithFluctuations(k.KernelVariance())]
+    runs = [filled(sampling, (256, 1024), seed, kinds) for seed in range(24)]
     found = np.array([sum(s.mean for s in run) for run in runs])
     stated = np.array([sum(s.variance / s.count for s in run) for run in runs]).mean(axis=0)
     # The variance of 24 runs has a relative standard error of 0.29.

@@ -1,14 +1,17 @@
 """The standard errors of sampled corrections, and the keys that keep samples independent."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.sampled import covariance as covariance_module
-from finitewidth.prediction.finite_width.sampled import mean as mean_module
-from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
+from finitewidth.prediction.finite_width.kernel_variance import sampled_kernel_variance
+from finitewidth.prediction.finite_width.sampled import stratified
+from finitewidth.prediction.finite_width.sampled.covariance import sampled_covariance
+from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
+from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import layer_kernels
 from tolerances import assert_close
@@ -20,58 +23,33 @@ def problem():
     x, y = rng.normal(size=(6, 3)), rng.normal(size=(3, 1))
     net = fw.MLP((64,), "tanh", 0.2, 1.3, 0.2, 1.0)
     kernels = layer_kernels(net, x)
-    return kernels, TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
+    modes = TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
+    return Sampling.of(kernels, modes, jnp.float32)
 
 
-def small_batches(monkeypatch):
-    """Batches of 32 samples, the fewest, so that a round takes many of them."""
-    monkeypatch.setattr(mean_module, "_ENTRIES", 1)
-
-
-def used_keys(monkeypatch, module) -> list[tuple]:
-    """The keys of all batches, from now on."""
-    keys, batch = [], module._batch
+@pytest.mark.parametrize("sampled", [sampled_mean, sampled_covariance])
+def test_no_batch_is_drawn_again(problem, monkeypatch, sampled):
+    """Batches of 32 samples, so that a round takes many of them."""
+    found, draw = [], stratified.drawn
 
     def recorded(*arguments):
-        (key,) = (
-            a
-            for a in arguments
-            if hasattr(a, "dtype") and jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key)
-        )
-        keys.append(tuple(np.asarray(jax.random.key_data(key)).tolist()))
-        return batch(*arguments)
+        batch = draw(*arguments)
+        found.append(float(batch.derivatives[0][0, 0, 0]))
+        return batch
 
-    monkeypatch.setattr(module, "_batch", recorded)
-    return keys
-
-
-def test_no_batch_of_the_mean_uses_a_key_again(problem, monkeypatch):
-    small_batches(monkeypatch)
-    keys = used_keys(monkeypatch, mean_module)
+    monkeypatch.setattr(stratified, "drawn", recorded)
     rounds = []
     progress = lambda done, error: rounds.append(error)
-    mean_module.sampled_mean(*problem, SampledNeurons(0.3, key=jax.random.key(1)), progress)
+    sampled(problem._replace(rows=32), Aim(0.01, 6000), np.random.default_rng(1), progress)
     assert len(rounds) > 1
-    assert len(keys) > 50
-    assert len(set(keys)) == len(keys)
-
-
-def test_no_batch_of_the_covariance_uses_a_key_again(problem, monkeypatch):
-    small_batches(monkeypatch)
-    keys = used_keys(monkeypatch, covariance_module)
-    rounds = []
-    options = SampledNeurons(most_samples=6000, key=jax.random.key(1))
-    progress = lambda done, error: rounds.append(error)
-    covariance_module.sampled_covariance(*problem, options, 0.01, progress)
-    assert len(rounds) > 1
-    assert len(keys) > 50
-    assert len(set(keys)) == len(keys)
+    assert len(found) > 50
+    assert len(set(found)) == len(found)
 
 
 def test_the_error_of_the_mean_is_the_scatter_between_runs(problem):
     runs = 24
     found = [
-        mean_module.sampled_mean(*problem, SampledNeurons(0.2, key=jax.random.key(seed)))
+        sampled_mean(problem._replace(rows=64), Aim(0.2, 10**6), np.random.default_rng(seed))
         for seed in range(runs)
     ]
     scatter = np.var([run.origins.total for run in found], axis=0, ddof=1)
@@ -85,12 +63,9 @@ def test_the_error_of_the_mean_is_the_scatter_between_runs(problem):
 
 
 def test_the_error_of_the_covariance_adds_up_all_strata(problem, monkeypatch):
-    made, strata = [], covariance_module.covariance_strata
-    monkeypatch.setattr(
-        covariance_module, "covariance_strata", lambda *a: made.extend(strata(*a)) or list(made)
-    )
-    options = SampledNeurons(most_samples=6000, key=jax.random.key(2))
-    found = covariance_module.sampled_covariance(*problem, options, 0.2)
+    made, strata = [], Sampling.strata
+    monkeypatch.setattr(Sampling, "strata", lambda *a: made.extend(strata(*a)) or list(made))
+    found = sampled_covariance(problem, Aim(0.2, 6000), np.random.default_rng(2))
     assert len(made) > 5
     assert sum(s.count for s in made) == found.samples
     squared = 0.0
@@ -104,14 +79,17 @@ def test_predict_divides_the_errors_by_the_width(problem):
     """The law's fields are those of the samples of its key, over the width of 64 * 100 neurons."""
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=(6, 3)), rng.normal(size=(3, 1))
-    method = SampledNeurons(0.5, most_samples=2000, covariance_error=0.5, key=jax.random.key(3))
+    method = fw.SampledNeurons(0.5, most_samples=2000, covariance_error=0.5, key=jax.random.key(3))
     n = 6400
     net = fw.MLP((n,), "tanh", 0.2, 1.3, 0.2, 1.0)
     law = fw.predict(net, x[:3], y, x[3:], fw.GradientFlow(), order=1, method=method)
     kernels = layer_kernels(net, x)
     modes = TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
-    sampled = mean_module.sampled_mean(kernels, modes, method)
-    spread = covariance_module.sampled_covariance(kernels, modes, method, 0.5)
+    sampling, aim = Sampling.of(kernels, modes, jnp.float32), Aim(0.5, 2000)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(method.key)).tolist())
+    sampled = sampled_mean(sampling, aim, rng)
+    sampled_kernel_variance(sampling, rng)
+    spread = sampled_covariance(sampling, aim, rng)
     first = law.correction
     assert_close(n * first.mean_error, sampled.standard_error, 1e-6)
     for part, expected in zip(first.origin_error, sampled.standard_errors, strict=True):

@@ -6,9 +6,9 @@ when first asked for. Label 0 stands for the row point, label 1 for the column p
 transposition.
 """
 
+import functools
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,66 +33,60 @@ class MeanShifts(NamedTuple):
 
 def mean_shifts(kernels: LayerKernels) -> MeanShifts:
     """G1 and H1 of the output layer; the width is that of the last hidden layer."""
-    tensors: _TwoLabels = _FirstLayer(kernels.hidden[0].K.shape)
+    zero = np.zeros_like(kernels.hidden[0].K)
+    # The first layer is exactly Gaussian with a fixed kernel.
+    tensors = _TwoLabels(*(lambda *labels: zero,) * 5)
     for layer in kernels.hidden:
-        tensors = _NextLayer(tensors, layer)
+        tensors = _NextLayer(tensors, layer).tensors
     shifts = MeanShifts(tensors.G1(0, 1), tensors.H1())
     for layer in kernels.hidden:
         layer.averages.forget()
     return shifts
 
 
-class _TwoLabels(ABC):
-    """G1, V, D, F of one layer with labels 0 and 1, and H1 of the pair."""
+class _TwoLabels(NamedTuple):
+    """G1, V, D, F of one layer, functions of their labels 0 and 1, and H1 of the pair."""
 
-    @abstractmethod
-    def G1(self, a: int, b: int) -> Matrix: ...
-
-    @abstractmethod
-    def H1(self) -> Matrix: ...
-
-    @abstractmethod
-    def V(self, *labels: int) -> Matrix: ...
-
-    @abstractmethod
-    def D(self, *labels: int) -> Matrix: ...
-
-    @abstractmethod
-    def F(self, *labels: int) -> Matrix: ...
+    G1: Callable[..., Matrix]
+    H1: Callable[[], Matrix]
+    V: Callable[..., Matrix]
+    D: Callable[..., Matrix]
+    F: Callable[..., Matrix]
 
 
-class _FirstLayer(_TwoLabels):
-    """The first layer is exactly Gaussian with a fixed kernel."""
+def _once(compute: Callable[..., Matrix], canonical: Callable[..., tuple[int, ...]]) -> Callable[..., Matrix]:
+    """Each entry is computed once; with its labels exchanged it is the transpose."""
+    known = functools.cache(compute)
 
-    def __init__(self, shape: tuple[int, ...]):
-        self._zero = np.zeros(shape)
+    def entry(*labels: int) -> Matrix:
+        key, exchanged = canonical(*labels), canonical(*(1 - label for label in labels))
+        return known(*key) if key <= exchanged else known(*exchanged).T
 
-    def G1(self, a, b):
-        return self._zero
-
-    def H1(self):
-        return self._zero
-
-    def V(self, *labels):
-        return self._zero
-
-    D = F = V
+    return entry
 
 
-class _NextLayer(_TwoLabels):
+class _NextLayer:
     def __init__(self, below: _TwoLabels, layer: HiddenLayer):
         self._below, self._layer = below, layer
         self._C, self._lambda = layer.above.C_W, layer.above.lambda_W
         self._r = layer.ratio
-        self._known: dict[tuple, np.ndarray] = {}
         diagonal = np.broadcast_to(np.diag(layer.Theta)[:, None], layer.Theta.shape)
         self._Theta = {(0, 0): diagonal, (1, 1): diagonal.T, (0, 1): layer.Theta, (1, 0): layer.Theta}
 
-    def G1(self, a, b):
-        compute = lambda a, b: self._r * self._C * self._shift(((1.0, (0, 0)),), (a, b))
-        return self._once(compute, lambda a, b: (min(a, b), max(a, b)), (a, b))
+    @property
+    def tensors(self) -> _TwoLabels:
+        return _TwoLabels(
+            G1=_once(self._G1, lambda a, b: (min(a, b), max(a, b))),
+            H1=self._H1,
+            V=_once(self._V, _both_pairs),
+            D=_once(self._D, _each_pair),
+            F=_once(self._F, lambda *l: min(l, (*l[2:], *l[:2]))),
+        )
 
-    def H1(self):
+    def _G1(self, a, b):
+        return self._r * self._C * self._shift(((1.0, (0, 0)),), (a, b))
+
+    def _H1(self):
         below, C = self._below, self._C
         moved = np.zeros_like(self._layer.K)
         for a, b in _SECOND:
@@ -101,15 +95,6 @@ class _NextLayer(_TwoLabels):
         slope = self._mean(((1.0, (1, 1)),), (0, 1))
         kernel = slope * below.H1() + self._layer.Theta * self._shift(((1.0, (1, 1)),), (0, 1)) + moved
         return self._r * (self._lambda * self._shift(((1.0, (0, 0)),), (0, 1)) + C * kernel)
-
-    def V(self, *labels):
-        return self._once(self._V, _both_pairs, labels)
-
-    def D(self, *labels):
-        return self._once(self._D, _each_pair, labels)
-
-    def F(self, *labels):
-        return self._once(self._F, lambda *l: min(l, (*l[2:], *l[:2])), labels)
 
     def _V(self, *labels):
         plain, first, second = ((1.0, (0, 0)),), labels[:2], labels[2:]
@@ -183,17 +168,6 @@ class _NextLayer(_TwoLabels):
     def _average(self, slots: tuple[tuple[int, int], ...]) -> Matrix:
         rows, columns = (tuple(order for order, label in slots if label == point) for point in (0, 1))
         return self._layer.averages(rows, columns)
-
-    def _once(self, compute, canonical, labels: tuple[int, ...]) -> Matrix:
-        """Each entry is computed once; with its labels exchanged it is the transpose."""
-        name = compute.__qualname__
-        key, exchanged = canonical(*labels), canonical(*(1 - label for label in labels))
-        if (name, exchanged) in self._known:
-            other = self._known[name, exchanged]
-            return other if key == exchanged else other.T
-        if (name, key) not in self._known:
-            self._known[name, key] = compute(*key)
-        return self._known[name, key]
 
 
 def _each_pair(*labels: int) -> tuple[int, ...]:

@@ -9,110 +9,196 @@ $$A_{(12)(34)}=\langle\delta\Theta_{12}\,\delta\Theta_{34}\rangle,\quad
 D_{(12)(34)}=\langle\delta K_{12}\,\delta\Theta_{34}\rangle,\quad
 B_{1324}=\langle\sigma'_1\sigma'_3b_{13}\,\sigma'_2\sigma'_4b_{24}\rangle\Theta_{12}\Theta_{34},\quad
 Q_{0123}=\langle\Psi_{01}\Lambda_{32}\rangle\Theta_{02},\dots$$
-
-    dK(1,2)     = s1 s2 KE + s1^2 KA + s2^2 KA^T - K_mean
-    dTheta(1,2) = s1 s2 TE + s'1 s'2 TP + s1^2 TA + s2^2 TA^T - mean
-    L(1,3)      = s1 s'3 E + (s s')3 Ea
-    Psi(0,1)    = s'0 s1 Pa + s''0 s'1 Pb + (s s')0 Pc
-    Phi(0,3)    = s''0 s3 Fa + (s'' s)0 Fb + (s' s')0 Fc
-    Pi(0,1)     = s''0 s1 Ra + s'''0 s'1 Rb + (s' s')0 Rc + (s'' s)0 Rd
-    Sigma(1,2)  = s'1 s'2 Sa + s''1 s''2 Sb
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from finitewidth.arrays import AnyArray
 from finitewidth.statistics.hidden_layers import HiddenLayer, LayerKernels
 
-Matrix = Float[np.ndarray | Array, "p p"]
+Matrix = Float[AnyArray, "p p"]
+
+
+class Passing(NamedTuple):
+    r"""What one layer multiplies pairs of labels by: of values, of slopes, and of a moved variance.
+
+    `m` is $C_W M_{11}$, `chi` and `rho` do the same to a kernel that is learnt from, and `bend` is
+    $C_WM_{20}$.
+    """
+
+    m: Matrix
+    chi: Matrix
+    rho: Matrix
+    bend: Matrix
+
+    @classmethod
+    def of(cls, layer: HiddenLayer) -> "Passing":
+        C, lW, M = layer.above.C_W, layer.above.lambda_W, layer.averages.pair
+        chi = lW * M(1, 1) + C * layer.Theta * M(2, 2)
+        return cls(C * M(1, 1), chi, lW * M(2, 0) + C * layer.Theta * M(3, 1), C * M(2, 0))
+
+
+def _own(edge: Matrix) -> Float[AnyArray, "p 1"]:
+    """Entries of two equal labels, for the first label."""
+    return np.diag(edge)[:, None]
+
+
+class KernelEdges(NamedTuple):
+    """dK(1,2) = s1 s2 E + s1^2 A + s2^2 A^T, minus its mean."""
+
+    E: Any
+    A: Any
+
+    def passed_on(self, by: Passing) -> "KernelEdges":
+        return KernelEdges(by.m * self.E, by.m * self.A + by.bend / 2 * _own(self.E + 2 * self.A))
+
+
+class TangentEdges(NamedTuple):
+    """dTheta(1,2) = s1 s2 E + s'1 s'2 P + s1^2 A + s2^2 A^T, minus its mean."""
+
+    E: Any
+    P: Any
+    A: Any
+
+    def passed_on(self, by: Passing, kernel: KernelEdges) -> "TangentEdges":
+        moved = _own(kernel.E + 2 * kernel.A)
+        return TangentEdges(
+            by.m * self.E + by.chi * kernel.E,
+            by.m * self.P,
+            by.m * self.A + by.chi * kernel.A + by.rho / 2 * moved,
+        )
+
+
+class LambdaEdges(NamedTuple):
+    """L(1,3) = s1 s'3 E + (s s')3 A."""
+
+    E: Any
+    A: Any
+
+    def passed_on(self, by: Passing) -> "LambdaEdges":
+        return LambdaEdges(by.m * self.E, by.m * self.A + (by.bend * _own(self.E + self.A)).T)
+
+
+class PsiEdges(NamedTuple):
+    """Psi(0,1) = s'0 s1 a + s''0 s'1 b + (s s')0 c."""
+
+    a: Any
+    b: Any
+    c: Any
+
+    def passed_on(self, by: Passing, Lambda: LambdaEdges) -> "PsiEdges":
+        E, A = Lambda
+        return PsiEdges(
+            by.m * self.a + by.chi * E.T,
+            by.m * self.b,
+            by.m * self.c + by.chi * A.T + by.rho * _own(E + A),
+        )
+
+
+class PhiEdges(NamedTuple):
+    """Phi(0,3) = s''0 s3 a + (s'' s)0 b + (s' s')0 c; b is also the name of the edge of two slopes."""
+
+    a: Any
+    b: Any
+    c: Any
+
+    def passed_on(self, by: Passing, slopes: Matrix) -> "PhiEdges":
+        return PhiEdges(
+            by.m * self.a,
+            by.m * self.b + by.bend * _own(self.a + self.b),
+            by.m * self.c + by.bend * _own(self.c + slopes),
+        )
+
+
+class PiEdges(NamedTuple):
+    """Pi(0,1) = s''0 s1 a + s'''0 s'1 b + (s' s')0 c + (s'' s)0 d."""
+
+    a: Any
+    b: Any
+    c: Any
+    d: Any
+
+    def passed_on(self, by: Passing, Phi: PhiEdges, slopes: Matrix) -> "PiEdges":
+        return PiEdges(
+            by.m * self.a + by.chi * Phi.a,
+            by.m * self.b,
+            by.m * self.c + by.chi * Phi.c + by.rho * _own(Phi.c + slopes),
+            by.m * self.d + by.chi * Phi.b + by.rho * _own(Phi.a + Phi.b),
+        )
+
+
+class SigmaEdges(NamedTuple):
+    """Sigma(1,2) = s'1 s'2 a + s''1 s''2 b."""
+
+    a: Any
+    b: Any
+
+    def passed_on(self, by: Passing, slopes: Matrix) -> "SigmaEdges":
+        return SigmaEdges(by.m * self.a + by.chi * slopes, by.m * self.b)
 
 
 class Edges(NamedTuple):
     """Matrices that carry the factors of one neuron to the outputs.
 
-    `mean` and `K_mean` are those of the sampled dTheta and dK.
+    `slopes` is the matrix b of the theory, and the means are those of the sampled dK and dTheta.
     """
 
-    KE: Matrix
-    KA: Matrix
-    K_mean: Matrix
-    TE: Matrix
-    TP: Matrix
-    TA: Matrix
-    mean: Matrix
-    E: Matrix
-    Ea: Matrix
-    Pa: Matrix
-    Pb: Matrix
-    Pc: Matrix
-    b: Matrix
-    Fa: Matrix
-    Fb: Matrix
-    Fc: Matrix
-    Ra: Matrix
-    Rb: Matrix
-    Rc: Matrix
-    Rd: Matrix
-    Sa: Matrix
-    Sb: Matrix
+    kernel: KernelEdges
+    tangent: TangentEdges
+    Lambda: LambdaEdges
+    Psi: PsiEdges
+    slopes: Matrix
+    Phi: PhiEdges
+    Pi: PiEdges
+    Sigma: SigmaEdges
+    kernel_mean: Matrix
+    tangent_mean: Matrix
+
+    def passed_on(self, layer: HiddenLayer) -> "Edges":
+        """One layer further up."""
+        by = Passing.of(layer)
+        return Edges(
+            self.kernel.passed_on(by),
+            self.tangent.passed_on(by, self.kernel),
+            self.Lambda.passed_on(by),
+            self.Psi.passed_on(by, self.Lambda),
+            by.m * self.slopes,
+            self.Phi.passed_on(by, self.slopes),
+            self.Pi.passed_on(by, self.Phi, self.slopes),
+            self.Sigma.passed_on(by, self.slopes),
+            self.kernel_mean,
+            self.tangent_mean,
+        )
 
 
 def source_edges(kernels: LayerKernels, layer: int) -> Edges:
     """Edges from hidden layer `layer` (from 0) to the outputs."""
     source = kernels.hidden[layer]
-    C, lW = source.above.C_W, source.above.lambda_W
-    full = lambda value: np.full_like(source.K, value)
-    zero, carried = full(0.0), C * source.Theta
-    state = {
-        **{"KE": full(C), "KA": zero, "TE": full(lW), "TP": carried, "TA": zero},
-        **{"E": full(C), "Ea": zero, "Pa": full(lW), "Pb": carried, "Pc": zero, "b": full(C)},
-        **{"Fa": full(C), "Fb": zero, "Fc": zero, "Ra": full(lW), "Rb": carried, "Rc": zero, "Rd": zero},
-        **{"Sa": full(lW), "Sb": carried},
-    }
+    C, lW = (np.full_like(source.K, value) for value in (source.above.C_W, source.above.lambda_W))
+    zero, carried = np.zeros_like(source.K), C * source.Theta
+    edges = Edges(
+        KernelEdges(C, zero),
+        TangentEdges(lW, carried, zero),
+        LambdaEdges(C, zero),
+        PsiEdges(lW, carried, zero),
+        C,
+        PhiEdges(C, zero, zero),
+        PiEdges(lW, carried, zero, zero),
+        SigmaEdges(lW, carried),
+        zero,
+        zero,
+    )
     for later in kernels.hidden[layer + 1 :]:
-        state = _passed_on(state, later)
-    average = source.averages
+        edges = edges.passed_on(later)
+    average, (K, Theta) = source.averages, edges[:2]
     one_point = average((0, 0), ())
 
-    def mean(pairs: Matrix, single: Matrix) -> Matrix:
-        return pairs * average.pair(0, 0) + single * one_point + (single * one_point).T
+    def mean(E: Matrix, A: Matrix) -> Matrix:
+        return E * average.pair(0, 0) + A * one_point + (A * one_point).T
 
-    return Edges(
-        K_mean=mean(state["KE"], state["KA"]),
-        mean=mean(state["TE"], state["TA"]) + state["TP"] * average.pair(1, 1),
-        **state,
+    return edges._replace(
+        kernel_mean=mean(K.E, K.A), tangent_mean=mean(Theta.E, Theta.A) + Theta.P * average.pair(1, 1)
     )
-
-
-def _passed_on(e: dict[str, Matrix], layer: HiddenLayer) -> dict[str, Matrix]:
-    C, lW, M = layer.above.C_W, layer.above.lambda_W, layer.averages.pair
-    m, M20 = C * M(1, 1), M(2, 0)
-    chi = lW * M(1, 1) + C * layer.Theta * M(2, 2)
-    rho = lW * M20 + C * layer.Theta * M(3, 1)
-    dg = lambda edge: np.diag(edge)[:, None]
-    moved_K, moved_L = dg(e["KE"] + 2 * e["KA"]), dg(e["E"] + e["Ea"])
-    bent, straight = dg(e["Fc"] + e["b"]), dg(e["Fa"] + e["Fb"])
-    return {
-        "KE": m * e["KE"],
-        "KA": m * e["KA"] + C / 2 * M20 * moved_K,
-        "TE": m * e["TE"] + chi * e["KE"],
-        "TP": m * e["TP"],
-        "TA": m * e["TA"] + chi * e["KA"] + rho / 2 * moved_K,
-        "E": m * e["E"],
-        "Ea": m * e["Ea"] + C * M(0, 2) * moved_L.T,
-        "Pa": m * e["Pa"] + chi * e["E"].T,
-        "Pb": m * e["Pb"],
-        "Pc": m * e["Pc"] + chi * e["Ea"].T + rho * moved_L,
-        "b": m * e["b"],
-        "Fa": m * e["Fa"],
-        "Fb": m * e["Fb"] + C * M20 * straight,
-        "Fc": m * e["Fc"] + C * M20 * bent,
-        "Ra": m * e["Ra"] + chi * e["Fa"],
-        "Rb": m * e["Rb"],
-        "Rc": m * e["Rc"] + chi * e["Fc"] + rho * bent,
-        "Rd": m * e["Rd"] + chi * e["Fb"] + rho * straight,
-        "Sa": m * e["Sa"] + chi * e["b"],
-        "Sb": m * e["Sb"],
-    }

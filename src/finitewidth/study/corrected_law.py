@@ -19,7 +19,7 @@ from finitewidth.prediction.training_problem import TrainingProblem
 # What nobody asked for may take as long.
 _LONGEST_SECONDS = 30.0
 # Standard errors, relative to the corrections of mean and variances, of what nobody asked for.
-_COARSE = 0.1
+_COARSE = 0.2
 _STARTING_SECONDS = 12.0
 _SECONDS_PER_LAYER = 4.0
 _POINTS_PER_UNIT = 400

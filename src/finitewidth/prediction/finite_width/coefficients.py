@@ -75,7 +75,7 @@ class Expansion(NamedTuple):
                 "order=0."
             )
         resolved = algorithm.resolved(largest_eigenvalue(problem.train.ntk) + ridge)
-        if ridge == 0 or not algorithm.converged:
+        if not algorithm.converged or ridge == 0:
             # The end of training with a ridge is one point, whatever the path to it.
             resolved.clock()
         if algorithm.converged and ridge == 0:
@@ -93,7 +93,7 @@ class Expansion(NamedTuple):
         """The eigenbasis of training; a singular kernel has no end of training without a ridge."""
         modes = TrainingModes.of(np.asarray(K), np.asarray(Theta), self.y, algorithm, ridge=ridge)
         limit = len(modes.t) * np.finfo(float).eps * modes.t[-1]
-        if ridge == 0 and modes.algorithm.converged and modes.t[0] <= limit:
+        if modes.ridge == 0 and modes.algorithm.converged and modes.t[0] <= limit:
             raise ValueError(
                 f"the training NTK is singular (eigenvalues from {modes.t[0]:.1e} to {modes.t[-1]:.1e}), so "
                 "the end of training has no expansion in 1/width; remove dependent training points or stop "

@@ -12,6 +12,17 @@ from jaxtyping import Float
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.clocks import Clock, Node
 
+# How often the free label D stands first in the dNTK, and elsewhere, for each weight.
+FIRST_CHANGE = {"a2": (1, 0), "b2": (1, 1)}
+# How often each arrangement of the ddNTK enters with each weight.
+ARRANGEMENTS = ("I_Dabc", "I_aDbc", "J_Dabc", "J_Dbac", "J_aDbc", "J_abDc")
+SECOND_CHANGE = {
+    "a3": (1, 0, 0, 0, 0, 0),
+    "b3": (1, 0, 1, 1, 0, 0),
+    "c3": (1, 1, 2, 0, 0, 0),
+    "d3": (1, 1, 1, 1, 1, 1),
+}
+
 
 class ProjectorWeights(NamedTuple):
     r"""Weights of all sources, in the eigenbasis of the training kernel.

@@ -13,7 +13,13 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.prediction.finite_width.projector_weights import ProjectorWeights, projector_weights
+from finitewidth.prediction.finite_width.projector_weights import (
+    ARRANGEMENTS,
+    FIRST_CHANGE,
+    SECOND_CHANGE,
+    ProjectorWeights,
+    projector_weights,
+)
 from finitewidth.prediction.finite_width.stopped_weights import stopped_weights
 
 
@@ -55,18 +61,13 @@ def source_weights(
 
 
 def _along_a_path(w: ProjectorWeights) -> SourceWeights:
-    return SourceWeights(
-        h=w.h,
-        hh=w.hh,
-        dH_Dab=w.a2 + w.b2,
-        dH_aDb=w.b2,
-        I_Dabc=-(w.a3 + w.b3 + w.c3 + w.d3),
-        I_aDbc=-(w.c3 + w.d3),
-        J_Dbac=-(w.b3 + w.d3),
-        J_abDc=-w.d3,
-        J_Dabc=-(w.b3 + 2 * w.c3 + w.d3),
-        J_aDbc=-w.d3,
-    )
+    """The sum of all chains with which an arrangement enters; those of the ddNTK have legs z(0) - y."""
+    on_pairs = [sum(n[i] * getattr(w, name) for name, n in FIRST_CHANGE.items()) for i in (0, 1)]
+    on_triples = {
+        arrangement: -sum(n[i] * getattr(w, name) for name, n in SECOND_CHANGE.items())
+        for i, arrangement in enumerate(ARRANGEMENTS)
+    }
+    return SourceWeights(w.h, w.hh, *on_pairs, **on_triples)
 
 
 def _held_to_the_start(t: Float[np.ndarray, " k"]) -> SourceWeights:

@@ -41,7 +41,6 @@ class TrainingModes(NamedTuple):
         Theta: Float[np.ndarray, "p p"],
         y: Float[np.ndarray, "train out"],
         algorithm: SpectralAlgorithm,
-        *,
         ridge: float = 0.0,
     ) -> "TrainingModes":
         """Diagonalise the training block and make the algorithm's open choices."""
@@ -64,6 +63,18 @@ class TrainingModes(NamedTuple):
     def Theta_modes(self) -> Float[np.ndarray, "p k"]:
         """Kernel between every point and every mode."""
         return self.Theta[:, : self.train] @ self.U
+
+    @property
+    def gain(self) -> Float[np.ndarray, " k"]:
+        """What training learns of every mode, per unit of kernel: 1/t at its end."""
+        return np.asarray(self.algorithm.gain(self.t))
+
+    @property
+    def unlearnt(self) -> Float[np.ndarray, "test p"]:
+        """What training leaves of a function of all points, at the test points."""
+        bar = np.eye(len(self.K))[self.train :]
+        bar[:, : self.train] -= (self.Theta_modes[self.train :] * self.gain) @ self.U.T
+        return bar
 
     def weights(self) -> SourceWeights:
         """Weights of all sources, in all modes."""

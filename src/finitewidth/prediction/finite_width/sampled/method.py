@@ -2,6 +2,8 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from finitewidth.checks import check_key, is_number, plain
@@ -12,6 +14,7 @@ from finitewidth.prediction.finite_width.correction import Correction
 from finitewidth.prediction.finite_width.kernel_variance import sampled_kernel_variance
 from finitewidth.prediction.finite_width.sampled.covariance import sampled_covariance
 from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
+from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
 from finitewidth.prediction.methods import Method, Progress
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.hidden_layers import layer_kernels
@@ -61,18 +64,19 @@ class SampledNeurons(Method):
         ridge: float = 0.0,
         progress: Progress | None = None,
     ) -> Correction:
-        if ridge > 0:
-            raise ValueError(f"sampled neurons describe training without a ridge, got ridge={ridge:g}.")
         expansion = Expansion.of(problem, algorithm, ridge)
         kernels = layer_kernels(expansion.net, expansion.x)
         modes = expansion.modes(kernels.K, kernels.Theta, algorithm, ridge)
-        accuracy = self.covariance_error
-        share = 1.0 if accuracy is None else 0.5
-        mean = sampled_mean(kernels, modes, self, _stage(progress, 0.0, share))
-        kappa = sampled_kernel_variance(kernels, modes, self.key)
+        sampling = Sampling.of(kernels, modes, jnp.float32 if self.single_precision else jnp.float64)
+        share = 1.0 if self.covariance_error is None else 0.5
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(self.key)).tolist())
+        aim = Aim(self.relative_error, self.most_samples)
+        mean = sampled_mean(sampling, aim, rng, _stage(progress, 0.0, share))
+        kappa = sampled_kernel_variance(sampling, rng)
         found = Coefficients(mean.origins, mean.standard_errors, mean.standard_error, kappa, mean.samples)
-        if accuracy is not None:
-            spread = sampled_covariance(kernels, modes, self, accuracy, _stage(progress, share, 1.0))
+        if self.covariance_error is not None:
+            aim = Aim(self.covariance_error, self.most_samples)
+            spread = sampled_covariance(sampling, aim, rng, _stage(progress, share, 1.0))
             own, one_output = spread.coefficient, modes.Y.shape[1] == 1
             found = found._replace(
                 samples=mean.samples + spread.samples,

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import least_squares
 
-from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.clocks import Clock
 
@@ -28,13 +27,18 @@ _DECAYED = 40.0
 
 
 class Times(NamedTuple):
-    """One time for every sample, an earlier one where two are needed, and the weight of the pair."""
+    """One time for every sample, an earlier one where two are needed, and the weight of the pair.
 
-    late: Float[AnyArray, " rows"]
-    early: Float[AnyArray, " rows"]
-    late_odd: Float[AnyArray, " rows"]
-    early_odd: Float[AnyArray, " rows"]
-    weight: Float[AnyArray, " rows"]
+    `part` says which of several sums over time the sample is a term of. NumPy arrays (rows,) when they are
+    drawn, columns (rows, 1, 1) within a batch.
+    """
+
+    late: Any
+    early: Any
+    late_odd: Any
+    early_odd: Any
+    weight: Any
+    part: Any
 
 
 class TimeStrata(ABC):
@@ -64,7 +68,11 @@ class Nodes(TimeStrata):
 
     def draw(self, rng, stratum):
         time, odd = self.times[stratum], self.odd[stratum]
-        return Times(time, time, odd, odd, self.weights[stratum])
+        return Times(time, time, odd, odd, self.weights[stratum], np.zeros(len(stratum)))
+
+
+# What needs no time: one stratum of weight one.
+ONCE = Nodes(np.zeros(1), np.zeros(1), np.ones(1))
 
 
 @dataclass(frozen=True)
@@ -88,10 +96,10 @@ class Bins(TimeStrata):
         pairs = np.array(self._pairs)[stratum]
         late, weight = self._uniform(rng, self.edges[pairs[:, 0]], self.edges[pairs[:, 0] + 1])
         if not self.nested:
-            return Times(late, late, late % 2, late % 2, weight)
+            return Times(late, late, late % 2, late % 2, weight, np.zeros(len(stratum)))
         ends = np.minimum(self.edges[pairs[:, 1] + 1], late)
         early, room = self._uniform(rng, self.edges[pairs[:, 1]], ends)
-        return Times(late, early, late % 2, early % 2, weight * room)
+        return Times(late, early, late % 2, early % 2, weight * room, np.zeros(len(stratum)))
 
     def _uniform(self, rng, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         room = np.maximum(end - start, 0.0)
@@ -112,7 +120,28 @@ class Pairs(TimeStrata):
     def draw(self, rng, stratum):
         late = self.single.draw(rng, stratum // self.single.count)
         early = self.single.draw(rng, stratum % self.single.count)
-        return Times(late.late, early.late, late.late_odd, early.late_odd, late.weight * early.weight)
+        weight = late.weight * early.weight
+        return Times(late.late, early.late, late.late_odd, early.late_odd, weight, late.part)
+
+
+@dataclass(frozen=True)
+class Parts(TimeStrata):
+    """Several sums over time, each with its own strata, that are sampled as one."""
+
+    parts: tuple[TimeStrata, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(part.count for part in self.parts)
+
+    def draw(self, rng, stratum):
+        found = np.zeros((len(Times._fields), len(stratum)))
+        first = 0
+        for index, part in enumerate(self.parts):
+            own = (first <= stratum) & (stratum < first + part.count)
+            found[:, own] = part.draw(rng, stratum[own] - first)._replace(part=np.full(own.sum(), index))
+            first += part.count
+        return Times(*found)
 
 
 def time_strata(
