@@ -62,11 +62,12 @@ def source_weights(
 
 def _along_a_path(w: ProjectorWeights) -> SourceWeights:
     """The sum of all chains with which an arrangement enters; those of the ddNTK have legs z(0) - y."""
-    on_pairs = [sum(n[i] * getattr(w, name) for name, n in FIRST_CHANGE.items()) for i in (0, 1)]
-    on_triples = {
-        arrangement: -sum(n[i] * getattr(w, name) for name, n in SECOND_CHANGE.items())
-        for i, arrangement in enumerate(ARRANGEMENTS)
-    }
+
+    def entering(table: dict[str, tuple[int, ...]], i: int) -> np.ndarray:
+        return np.sum([counts[i] * getattr(w, name) for name, counts in table.items()], axis=0)
+
+    on_pairs = [entering(FIRST_CHANGE, i) for i in (0, 1)]
+    on_triples = {name: -entering(SECOND_CHANGE, i) for i, name in enumerate(ARRANGEMENTS)}
     return SourceWeights(w.h, w.hh, *on_pairs, **on_triples)
 
 

@@ -84,7 +84,7 @@ def _along_the_flow(
 
 
 def _flow_mean(tensors: Corrections, modes: TrainingModes) -> np.ndarray:
-    return dense_mean(tensors, modes).total.ravel()
+    return np.asarray(dense_mean(tensors, modes).total).ravel()
 
 
 def _flow_variances(tensors: Corrections, modes: TrainingModes) -> np.ndarray:
