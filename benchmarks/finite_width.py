@@ -23,6 +23,8 @@ _BEGIN, _END = "<!-- finite width: begin -->", "<!-- finite width: end -->"
 _FEATURES, _GOAL = 10, 1000
 # Coefficients do not depend on the width; so wide a network is never warned of.
 _WIDE = 10**9
+# In units of the mean eigenvalue of the training NTK.
+_RIDGE = 0.3
 
 
 def data(train, test):
@@ -64,16 +66,19 @@ def peak_megabytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def coefficient(train, test, depth, error, most, steps):
+def coefficient(train, test, depth, error, most, steps, ridge=0.0):
     """One coefficient by sampled neurons: time, memory, its size and its standard error.
 
-    `preparation` are the seconds up to the end of the pilot run, compilation included, `sampling` those after
-    it. `std` is the spread of trained outputs at infinite width.
+    `ridge` is in units of the mean eigenvalue of the training NTK. `preparation` are the seconds up to the
+    end of the pilot run, compilation included, `sampling` those after it. `std` is the spread of trained
+    outputs at infinite width.
     """
     import finitewidth as fw
 
     x, y, x_test = data(train, test)
     algorithm = algorithm_of(train, test, depth, steps)
+    if ridge:
+        ridge *= float(np.mean(np.diag(fw.kernels(network(depth, _WIDE), x).ntk)))
     reports = []
     start = time.perf_counter()
     law = fw.predict(
@@ -83,6 +88,7 @@ def coefficient(train, test, depth, error, most, steps):
         x_test,
         algorithm,
         order=1,
+        ridge=ridge,
         method=fw.SampledNeurons(error, most_samples=most, covariance_error=None),
         progress=lambda *_: reports.append(time.perf_counter() - start),
     )
@@ -237,10 +243,13 @@ def report(options, ask):
     """All lines of the table."""
     n, t, most, small = options.train, options.test, options.most_samples, options.ensemble
     target = {depth: ask("coefficient", n, t, depth, options.error, most, 0) for depth in (3, 4)}
+    held = {depth: ask("coefficient", n, t, depth, options.error, most, 0, _RIDGE) for depth in (3, 4)}
+    named = [(f"depth {depth}", r) for depth, r in target.items()]
+    named += [(f"depth {depth}, ridge {_RIDGE:g} of the mean eigenvalue", r) for depth, r in held.items()]
     rows = [
-        f"| depth {depth} | {r['seconds']:.0f} s | {r['preparation']:.0f} s | {r['megabytes']:.0f} MB | "
+        f"| {name} | {r['seconds']:.0f} s | {r['preparation']:.0f} s | {r['megabytes']:.0f} MB | "
         f"{r['coefficient']:.1f} | {r['error'] / r['coefficient']:.1%} | {r['samples']:,} |"
-        for depth, r in target.items()
+        for name, r in named
     ]
     both = ask("both_paths", 12, 2, 3, options.error)
     few = {points: ask("tensors", points, 3)["seconds"] for points in (6, 12)}

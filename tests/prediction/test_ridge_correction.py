@@ -20,9 +20,12 @@ from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
 from tolerances import FIRST_ORDER, LIMIT, STIFF_SOLVE, TENSORS, assert_close
 
-# No entry of a sampled coefficient may be further off than this many standard errors.
-Z_LIMIT = 4.0
+# Every entry of a sampled coefficient is within so many standard errors of the reference, and the largest
+# is so many, or a missing part would not show; the tests of the covariance resolve each contraction alone.
+Z_LIMIT, RESOLVED = 4.0, 5.0
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "ridge.json").read_text())
+SAMPLED = ("tanh_L2_two", "gelu_L3", "tanh_L3_half")
+SAMPLED_CASES = [case for case in REFERENCE["cases"] if case["name"] in SAMPLED]
 
 
 @pytest.fixture(scope="module", params=REFERENCE["cases"], ids=lambda case: case["name"])
@@ -61,6 +64,7 @@ def test_the_step_of_an_open_choice_counts_the_ridge(reference):
     assert_close(modes.algorithm.eta, 1 / (largest + 2.0))
 
 
+@pytest.mark.parametrize("reference", SAMPLED_CASES, ids=lambda case: case["name"], indirect=True)
 def test_sampled_neurons_have_the_reference_coefficients(reference):
     """The strength in the middle of each case, mean and variances averaged over outputs."""
     case, _ = reference
@@ -72,12 +76,13 @@ def test_sampled_neurons_have_the_reference_coefficients(reference):
     with jax.disable_jit():
         mean = sampled_mean(sampling, Aim(0.05, 60_000), rng)
         spread = sampled_covariance(sampling, Aim(0.05, 60_000), rng)
-    assert np.abs((mean.origins.total - np.array(result["mean"])) / mean.standard_error).max() < Z_LIMIT
-    expected = np.einsum("aobo->ab", np.array(result["cov"])) / case["n_out"]
-    assert np.abs((spread.coefficient - expected) / spread.standard_error).max() < Z_LIMIT
-    size = lambda a: np.sqrt(np.mean(np.square(a)))
-    assert size(mean.standard_error) < 0.1 * size(mean.origins.total)
-    assert size(np.diag(spread.standard_error)) < 0.1 * size(np.diag(spread.coefficient))
+    variances = np.einsum("aobo->ab", np.array(result["cov"])) / case["n_out"]
+    for found, error, expected in (
+        (mean.origins.total, mean.standard_error, np.array(result["mean"])),
+        (spread.coefficient, spread.standard_error, variances),
+    ):
+        assert np.abs((found - expected) / error).max() < Z_LIMIT
+        assert np.abs(expected / error).max() > RESOLVED
 
 
 def test_sampled_neurons_refuse_training_that_stops_with_a_ridge():

@@ -11,10 +11,18 @@ are summed over become one by random signs.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.prediction.finite_width.sampled.neuron import Neuron, Rows, Signs
+
+
+def together(operation: Callable[[Rows], Rows], *parts: Rows) -> list[Rows]:
+    """One operation on several arrays side by side on the axis of outputs: fewer and larger products."""
+    rows = max(part.shape[0] for part in parts)
+    whole = jnp.concatenate([jnp.broadcast_to(part, (rows, *part.shape[1:])) for part in parts], axis=1)
+    return jnp.split(operation(whole), np.cumsum([part.shape[1] for part in parts])[:-1], axis=1)
 
 
 class Product(NamedTuple):
@@ -79,17 +87,19 @@ def first_change(
 ) -> Rows:
     """The dNTK with the initial outputs on one leg; `labels` are the targets in the eigenbasis."""
     f, phi_leg, leg, c, q = probes
-    th = lambda v: n.theta(n.cut(q) * v)
-    thc = lambda v: n.theta(n.cut(c) * v)
-    psi = lambda v: n.onto(n.psi, v)
     phi_modes, leg_modes, cut = n.cut(phi_leg) @ U, n.cut(leg) @ U, n.cut
     a_labels, a_phi, a_leg = ((weights.a * v) @ U.T for v in (labels, phi_modes, leg_modes))
     b_labels, b_phi, b_leg = ((weights.b * v) @ U.T for v in (labels, phi_modes, leg_modes))
-    th_labels, th_phi = th(b_labels), th(b_phi)
-    c_labels, c_leg, psi_labels, psi_leg = thc(b_labels), thc(b_leg), psi(b_labels), psi(b_leg)
-    fixed = f * (th(a_phi) * th_labels + th(a_labels) * th_phi)
-    fixed = fixed + psi(a_leg) * c_labels + outputs * psi(a_labels) * c_leg
-    fixed = fixed + outputs * thc(a_leg) * psi_labels + thc(a_labels) * psi_leg
+    psi_a, psi_a_leg, psi_labels, psi_leg = together(
+        lambda v: n.onto(n.psi, v), a_labels, a_leg, b_labels, b_leg
+    )
+    th_a, th_a_phi, th_labels, th_phi = together(
+        lambda v: n.theta(cut(q) * v), a_labels, a_phi, b_labels, b_phi
+    )
+    c_a, c_a_leg, c_labels, c_leg = together(lambda v: n.theta(cut(c) * v), a_labels, a_leg, b_labels, b_leg)
+    fixed = f * (th_a_phi * th_labels + th_a * th_phi)
+    fixed = fixed + psi_a_leg * c_labels + outputs * psi_a * c_leg
+    fixed = fixed + outputs * c_a_leg * psi_labels + c_a * psi_leg
     moved = q * n.theta(cut(f) * (outputs * a_phi * cut(th_labels) + a_labels * cut(th_phi)))
     moved = moved + n.back(n.psi, a_leg * cut(c_labels) + outputs * a_labels * cut(c_leg))
     moved = moved + c * n.theta(a_leg * cut(psi_labels) + a_labels * cut(psi_leg))
@@ -102,27 +112,31 @@ def first_change_of_start(
     """The dNTK with residuals on both of its legs, correlated with the initial outputs at the free point."""
     a, b = legs
     f, phi_leg, leg, c, q = probes
-    th = lambda v: n.theta(n.cut(q) * v)
-    thc = lambda v: n.theta(n.cut(c) * v)
-    psi = lambda v: n.onto(n.psi, v)
-    th_b, thc_b, psi_b, cut = th(b), thc(b), psi(b), n.cut
-    bent = weights.fixed * outputs * f * th(a) * th_b
+    cut = n.cut
+    th_a, th_b = together(lambda v: n.theta(cut(q) * v), a, b)
+    c_a, c_b = together(lambda v: n.theta(cut(c) * v), a, b)
+    psi_a, psi_b = together(lambda v: n.onto(n.psi, v), a, b)
+    bent = weights.fixed * outputs * f * th_a * th_b
     bent = bent + weights.moved * q * n.theta(a * cut(f * th_b))
-    crossed = weights.fixed * (psi(a) * thc_b + thc(a) * psi_b)
-    moved = n.back(n.psi, a * cut(thc_b)) + outputs * c * n.theta(a * cut(psi_b))
+    crossed = weights.fixed * (psi_a * c_b + c_a * psi_b)
+    moved = n.back(n.psi, a * cut(c_b)) + outputs * c * n.theta(a * cut(psi_b))
     return Product(phi_leg, bent), Product(leg, crossed + weights.moved * moved)
 
 
-class Legs(eqx.Module):
+class Legs(NamedTuple):
     """One leg of the ddNTK: its residual with the free output, and with an output that is summed over."""
 
     own: Rows
     summed: Rows
 
-    def map(self, operation: Callable[[Rows], Rows]) -> "Legs":
-        """The same operation on both, once if they are the same."""
-        own = operation(self.own)
-        return Legs(own, own if self.own is self.summed else operation(self.summed))
+
+def of_legs(operation: Callable[[Rows], Rows], legs: tuple[Legs, ...]) -> list[Legs]:
+    """One operation on all legs; what is summed over is only computed where it differs."""
+    own, summed = zip(*legs, strict=True)
+    if own[0] is summed[0]:
+        return [Legs(v, v) for v in together(operation, *own)]
+    found = together(operation, *own, *summed)
+    return [Legs(*both) for both in zip(found[: len(legs)], found[len(legs) :], strict=True)]
 
 
 class SecondWeights(NamedTuple):
@@ -139,32 +153,35 @@ class SecondWeights(NamedTuple):
 def second_change(n: Neuron, signs: Signs, weights: SecondWeights, legs: tuple[Legs, Legs, Legs]) -> Rows:
     """The ddNTK with three residual legs."""
     block = SecondChange.of(n, signs)
-    a, b, g = legs
-    ta, tb, tg = (leg.map(block.th) for leg in legs)
-    pi = lambda leg: leg.map(lambda v: n.onto(n.pi, v))
-    pi_b, pi_g = pi(b), pi(g)
-    value = n.onto(n.pi, a.own) * tb.summed * tg.summed
-    value = weights.I_D * (value + ta.summed * (pi_b.own * tg.summed + pi_g.own * tb.summed))
-    bent = n.back(n.pi, a.own * n.cut(tb.summed * tg.summed))
-    bent = bent + block.q * n.theta(a.summed * n.cut(pi_g.summed * tb.own + pi_b.summed * tg.own))
-    value = value + weights.I_a * bent
-    value = value + weights.J_D * block.J(a, b, g, tb, tg)
-    value = value + weights.J_s * block.J(b, a, g, ta, tg)
-    value = value + weights.J_a * block.J(a, g, b, tg, tb)
-    return value + weights.J_b * block.J_b(a, b, g, tg)
+    a, b, g = block.prepared(legs)
+    first = a.pi.own * b.th.summed * g.th.summed + b.pi.own * a.th.summed * g.th.summed
+    value = weights.I_D * (first + g.pi.own * a.th.summed * b.th.summed)
+    value = value + weights.I_a * block.I_a(a, b, g)
+    value = value + weights.J_D * block.J(a, b, g)
+    value = value + weights.J_s * block.J(b, a, g)
+    value = value + weights.J_a * block.J(a, g, b)
+    return value + weights.J_b * block.J_b(a, b, g)
 
 
-def second_change_of_equal_legs(n: Neuron, signs: Signs, e: Legs) -> Rows:
-    r"""$\frac16I_D+\frac12I_a+J_s+J_b$ on three equal legs: where J_D, J_s and J_a are the same."""
+def second_change_of_equal_legs(n: Neuron, signs: Signs, leg: Legs) -> Rows:
+    r"""$\frac16I_D+\frac12I_a+J_s+J_b$ on three equal legs, where J_D, J_s and J_a are the same."""
     block = SecondChange.of(n, signs)
-    t, pi = e.map(block.th), e.map(lambda v: n.onto(n.pi, v))
-    value = pi.own * t.summed**2 + n.back(n.pi, e.own * n.cut(t.summed**2))
-    value = value / 2 + block.q * n.theta(e.summed * n.cut(pi.summed * t.own))
-    return value + block.J(e, e, e, t, t) + block.J_b(e, e, e, t)
+    (e,) = block.prepared((leg,))
+    value = (e.pi.own * e.th.summed**2 + block.I_a(e, e, e)) / 2
+    return value + block.J(e, e, e) + block.J_b(e, e, e)
+
+
+class PreparedLeg(NamedTuple):
+    """A leg as it is, and behind s' zeta Theta, Pi and Psi."""
+
+    leg: Legs
+    th: Legs
+    pi: Legs
+    psi: Legs
 
 
 class SecondChange(NamedTuple):
-    """The arrangements J of the ddNTK, with two probes of b: q = s' zeta, q' = s' zeta', and s'' of both."""
+    """The arrangements of the ddNTK, with two probes of b: q = s' zeta, q' = s' zeta', and s'' of both."""
 
     neuron: Neuron
     q: Rows
@@ -178,26 +195,35 @@ class SecondChange(NamedTuple):
         s1, s2 = neuron.s1, neuron.s2
         return cls(neuron, s1 * one, s1 * two, s2 * one, s2 * two)
 
-    def th(self, v: Rows) -> Rows:
-        return self.neuron.theta(self.neuron.cut(self.q) * v)
+    def prepared(self, legs: tuple[Legs, ...]) -> list[PreparedLeg]:
+        n = self.neuron
+        th = of_legs(lambda v: n.theta(n.cut(self.q) * v), legs)
+        pi, psi = (of_legs(lambda v, terms=terms: n.onto(terms, v), legs) for terms in (n.pi, n.psi))
+        return [PreparedLeg(*parts) for parts in zip(legs, th, pi, psi, strict=True)]
 
-    def J(self, a: Legs, b: Legs, g: Legs, tb: Legs, tg: Legs) -> Rows:
-        """J_Dabc: S, T and U; tb and tg are the legs b and g behind `th`."""
+    def I_a(self, a: PreparedLeg, b: PreparedLeg, g: PreparedLeg) -> Rows:
+        """I_aDbc: R in its three arrangements."""
         n, cut = self.neuron, self.neuron.cut
-        psi = lambda v: n.onto(n.psi, v)
-        value = tb.summed * n.onto(n.sigma, a.own * cut(tg.summed))
-        value = value + psi(b.own) * n.theta(a.summed * cut(psi(g.summed)))
-        bent = n.theta(cut(self.bent_other) * a.summed * cut(tg.own))
-        return value + self.bent * n.theta(cut(self.other) * b.summed) * bent
+        value = n.back(n.pi, a.leg.own * cut(b.th.summed * g.th.summed))
+        crossed = g.pi.summed * b.th.own + b.pi.summed * g.th.own
+        return value + self.q * n.theta(a.leg.summed * cut(crossed))
 
-    def J_b(self, a: Legs, b: Legs, g: Legs, tg: Legs) -> Rows:
+    def J(self, a: PreparedLeg, b: PreparedLeg, g: PreparedLeg) -> Rows:
+        """J_Dabc: S, T and U."""
+        n, cut = self.neuron, self.neuron.cut
+        value = b.th.summed * n.onto(n.sigma, a.leg.own * cut(g.th.summed))
+        value = value + b.psi.own * n.theta(a.leg.summed * cut(g.psi.summed))
+        bent = n.theta(cut(self.bent_other) * a.leg.summed * cut(g.th.own))
+        return value + self.bent * n.theta(cut(self.other) * b.leg.summed) * bent
+
+    def J_b(self, a: PreparedLeg, b: PreparedLeg, g: PreparedLeg) -> Rows:
         """J_abDc: S, T and U."""
         n, cut = self.neuron, self.neuron.cut
-        value = self.q * n.theta(a.summed * cut(n.onto(n.sigma, b.summed * cut(tg.own))))
-        inner = n.theta(b.summed * cut(n.onto(n.psi, g.summed)))
-        value = value + n.back(n.psi, a.own * cut(inner))
-        inner = n.theta(cut(self.bent_other) * b.own * cut(tg.summed))
-        return value + self.other * n.theta(cut(self.bent) * a.summed * cut(inner))
+        value = self.q * n.theta(a.leg.summed * cut(n.onto(n.sigma, b.leg.summed * cut(g.th.own))))
+        inner = n.theta(b.leg.summed * cut(g.psi.summed))
+        value = value + n.back(n.psi, a.leg.own * cut(inner))
+        inner = n.theta(cut(self.bent_other) * b.leg.own * cut(g.th.summed))
+        return value + self.other * n.theta(cut(self.bent) * a.leg.summed * cut(inner))
 
 
 def correlated_kernel(

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import least_squares
+from threadpoolctl import threadpool_limits
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.clocks import Clock
 
 _GRID = 240
-_FEWEST, _MOST = 4, 40
+_FEWEST, _MOST, _PER_DECADE = 4, 40, 2.5
 _BIN_GROWTH = 1.7
 _FIRST_BIN = 0.3
 # Beyond this exponent a product of modes has decayed to nothing.
@@ -209,8 +210,9 @@ def _fit(low: float, high: float, target, tolerance: float) -> tuple[np.ndarray,
     low, high = float(low), max(float(high), 1.5 * float(low))
     r = np.exp(np.linspace(np.log(low), np.log(high), _GRID))
     value, scale = target(r)
-    best: tuple[np.ndarray, np.ndarray] | None = None
-    for n in range(_FEWEST, _MOST + 1, 2):
+    # Fewer would not do: the number of nodes grows with the logarithm of the range.
+    fewest = max(_FEWEST, round(_PER_DECADE * np.log10(high / low)))
+    for n in range(fewest, _MOST + 1, 2):
         u = np.linspace(np.log(0.1 / high), np.log(3 / low), n)
         start = np.concatenate([u, u + np.log(u[1] - u[0])])
 
@@ -218,10 +220,11 @@ def _fit(low: float, high: float, target, tolerance: float) -> tuple[np.ndarray,
         fit = _SumOfExponentials(r, value, scale)
         limits = (start - room, start + room)
         jac: Any = fit.slope
-        found = least_squares(fit.error, start, jac=jac, bounds=limits, max_nfev=300)
-        best = np.exp(found.x[:n]), np.exp(found.x[n:])
+        # Threads of BLAS would spend far longer waiting for each other than these small matrices take.
+        with threadpool_limits(1, "blas"):
+            found = least_squares(fit.error, start, jac=jac, bounds=limits, max_nfev=300)
         if np.abs(found.fun).max() <= tolerance:
-            return best
+            return np.exp(found.x[:n]), np.exp(found.x[n:])
     raise ValueError(
         f"no {_MOST} training times reach accuracy {tolerance:.1e} for rates from {low:.2e} to {high:.2e}: "
         "the training kernel is close to singular; remove near-duplicate training points or stop training."
