@@ -16,7 +16,7 @@ from finitewidth.statistics import Kernels
 from finitewidth.study.preparation import Options, prepare
 from tolerances import assert_close
 
-SMALL = ("--hidden", "8x2", "--activation", "tanh")
+SMALL = ("--hidden", "8x2", "--activation", "tanh", "--order", "0")
 
 
 def write(path, columns: dict) -> None:
@@ -105,13 +105,14 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (("--order", "2"), "--order must be 0 or 1, got '2'."),
+        (("--order", "2"), "--order must be auto, 0 or 1, got '2'."),
+        (("--stop", "auto", "--steps", "40"), "give --steps 40, or --stop auto to have the number chosen"),
         (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
         (
             ("--order", "1", "--most-samples", "0"),
             "--most-samples must be a whole number, 1 or more, got '0'.",
         ),
-        (("--order", "1", "--ridge", "0.5"), "order=1 describes networks with a random start and no ridge"),
+        (("--order", "1", "--ridge", "0.5", "--steps", "9"), "with a ridge, here 0.5, at its end only"),
     ],
 )
 def test_orders_that_do_not_exist_are_refused(command, prices, tmp_path, asked, sentence):

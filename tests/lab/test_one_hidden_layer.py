@@ -12,6 +12,7 @@ from finitewidth.lab.instruments.linearised_moments import Descent, Frozen, OneL
 from finitewidth.lab.instruments.network_draws import over_networks
 from finitewidth.lab.instruments.tangent_draws import random_starts
 from finitewidth.lab.instruments.trained_moments import Ensemble, trained_covariance, trained_mean
+from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.networks.tangent_kernel import empirical_ntk
 from tolerances import CLOSED_FORM, ROUNDING, assert_close
 
@@ -28,12 +29,14 @@ def four_errors(first, second):
     return np.abs(z).max() < 4
 
 
-def test_one_draw_trains_like_a_network():
+@pytest.mark.parametrize("ridge", [0.0, 0.7])
+def test_one_draw_trains_like_a_network(ridge):
     rng = np.random.default_rng(0)
     x, y, x_test = rng.normal(size=(3, 5)), rng.normal(size=(3, 2)), rng.normal(size=(2, 5))
     net = fw.MLP((7,), "tanh", 0.2, 1.3, [0.3, 0.1], [0.8, 1.2], n_out=2)
     params = net.init(jax.random.key(1), 5)
-    end = fw.train(net, params, x, y, steps=6, learning_rate=0.2).params
+    how = {"optimizer": anchored_descent(net, 5, 0.2, ridge)} if ridge else {"learning_rate": 0.2}
+    end = fw.train(net, params, x, y, steps=6, **how).params
     every = np.concatenate([x, x_test])
     points = shallow.points_of(net, x, y, x_test)
     single = lambda a: jnp.asarray(a, jnp.float32)
@@ -42,11 +45,19 @@ def test_one_draw_trains_like_a_network():
         single(params[1].weight)[None],
         single(params[1].bias)[None],
     )
-    trained = shallow.outputs(points, shallow.trained(points, start, 0.2, 6))[0]
+    trained = shallow.outputs(points, shallow.trained(points, start, 0.2, 6, ridge))[0]
     assert_close(trained, np.asarray(net.apply(end, jnp.asarray(every))), ROUNDING["float32"])
     kernel = shallow.tangent_kernel(points, start)[0]
     empirical = fw.empirical_ntk(net, params, jnp.asarray(every), jnp.asarray(x))
     assert_close(kernel, np.asarray(empirical).transpose(2, 0, 3, 1), ROUNDING["float32"])
+    # A network whose kernel stays as it is: phi = J^T u, of which every step loses the share eta r.
+    z, u = np.asarray(shallow.outputs(points, start)[0], float), np.zeros((3, 2))
+    for _ in range(6):
+        now = z + np.einsum("piqj,qj->pi", np.asarray(kernel, float), u)
+        u = (1 - 0.2 * ridge) * u - 0.2 * (now[:3] - y)
+    linear = shallow.linear_descent(kernel, single(z), single(y), 0.2, 6, ridge)
+    expected = z + np.einsum("piqj,qj->pi", np.asarray(kernel, float), u)
+    assert_close(linear, expected, ROUNDING["float32"])
 
 
 @pytest.mark.parametrize("activation", ["tanh", "gelu"])

@@ -6,6 +6,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.networks.control_variates import flip_last_layer
 from finitewidth.networks.linear_descent import linear_descent
+from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.networks.training import as_task
 from tolerances import assert_close
 
@@ -35,6 +36,29 @@ def test_linear_descent_is_the_trained_linear_model(net, params, inputs, steps):
     linear = fw.expand(net, params, 1)
     run = fw.train(linear, params, x, y, steps=steps, learning_rate=0.05)
     assert_close(linear_descent(task, params, x_test, steps).outputs, linear(run.params, x_test), 1e-11)
+
+
+def test_linear_descent_with_a_ridge_is_the_anchored_linear_model(net, params, inputs):
+    x, x_test = inputs[2], inputs[1]
+    y = jnp.sin(x[:, :2])
+    held = anchored_descent(net, x.shape[1:], 0.05, 0.6)
+    task, _ = as_task(net, params, x, y, None, held, "mse", None, None, None)
+    linear = fw.expand(net, params, 1)
+    run = fw.train(linear, params, x, y, steps=37, optimizer=held, rates=net.learning_rates(x.shape[1:]))
+    found = linear_descent(task, params, x_test, 37, 0.05, 0.6).outputs
+    assert_close(found, linear(run.params, x_test), 1e-11)
+
+
+def test_the_ridge_of_pairs_reaches_both_partners():
+    """A penalty so strong that nothing moves: both partners end where they start."""
+    step = {"steps": 5, "learning_rate": 1e-9}
+    free, held = (
+        fw.paired_ensemble(NET, jax.random.key(3), 2, X, Y, X_TEST, linear_size=2, **how)
+        for how in (step, {"steps": 60, "learning_rate": 1e-9, "ridge": 5e8})
+    )
+    assert_close(held.outputs, free.outputs, 1e-6)
+    assert_close(held.linear, held.outputs, 1e-6)
+    assert held.settings["ridge"] == 5e8
 
 
 def test_linear_descent_with_more_points_than_directions(inputs):

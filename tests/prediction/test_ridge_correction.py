@@ -1,6 +1,7 @@
-"""Order 1/width with a ridge: reference numbers of an independent program, limits, and trained networks."""
+"""Order 1/width with a ridge: numbers of an independent program, limits, and what `predict` says."""
 
 import json
+import warnings
 from pathlib import Path
 
 import jax
@@ -17,7 +18,7 @@ from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
-from tolerances import TENSORS, assert_close
+from tolerances import FIRST_ORDER, LIMIT, STIFF_SOLVE, TENSORS, assert_close
 
 # Every entry of a sampled coefficient is within so many standard errors of the reference, and the largest
 # is so many, or a missing part would not show; the tests of the covariance resolve each contraction alone.
@@ -88,3 +89,98 @@ def test_sampled_neurons_refuse_training_that_stops_with_a_ridge():
     x = np.random.default_rng(0).normal(size=(15, 2))
     with pytest.raises(ValueError, match=r"with a ridge, here 0\.5, at its end only"):
         fw.predict(fw.MLP((64,), "tanh"), x[:9], x[:9, 0], x[9:], fw.GradientFlow(1.0), order=1, ridge=0.5)
+
+
+def test_the_path_does_not_matter(reference):
+    case, tensors = reference
+    ridge = case["results"][0]["r"]
+    algorithms = fw.GradientDescent(0.01), fw.GradientFlow(), fw.DirectOptimization("gauss-newton")
+    laws = [dense_mean(tensors, modes_of(tensors, case["y"], ridge, a)).total for a in algorithms]
+    assert_close(laws[1], laws[0])
+    assert_close(laws[2], laws[0])
+
+
+def test_a_strong_ridge_leaves_networks_at_their_start(reference):
+    """To order 1/r the mean is that of the shifted mean kernel, and the covariance is the initial one."""
+    case, tensors = reference
+    ridge, n = 1e9, case["n_train"]
+    modes = modes_of(tensors, case["y"], ridge)
+    H1, G1 = np.asarray(tensors.H1)[n:, :n], np.asarray(tensors.G1)[n:, n:]
+    origins, labels = dense_mean(tensors, modes), np.asarray(case["y"])
+    scale = np.abs(np.asarray(tensors.Theta)[n:, :n] @ labels).max()
+    assert_close(ridge * origins.total, H1 @ labels, LIMIT, scale=scale)
+    own = np.kron(np.eye(case["n_out"]), G1).reshape(case["n_out"], len(G1), case["n_out"], len(G1))
+    covariance = dense_covariance(tensors, modes)
+    assert_close(covariance, own.transpose(1, 0, 3, 2), LIMIT, scale=np.abs(np.asarray(tensors.K)).max())
+
+
+# The interpolator closest to the start, and the end of gradient flow: three decimals from the same program.
+WITHOUT_A_RIDGE = {
+    "tanh_L2": ((0.298, -0.108), (0.440, 0.286)),
+    "gelu_L2": ((0.087, -0.070), (0.020, 0.184)),
+    "tanh_L3": ((0.695, 0.019), (0.677, 0.152)),
+    "gelu_L3": ((0.380, -0.048), (0.152, 0.200)),
+    "tanh_L2_two": ((-1.63, 3.29, 0.25, 3.71), (-0.80, 1.90, 0.39, -0.17)),
+}
+
+
+def test_a_vanishing_ridge_is_not_the_end_of_flow(reference):
+    case, tensors = reference
+    if case["name"] not in WITHOUT_A_RIDGE:
+        assert case["name"] in ("tanh_L2_N8", "tanh_L3_half")
+        return
+    nearest, flow = WITHOUT_A_RIDGE[case["name"]]
+    half_a_digit = 0.006 if case["n_out"] == 2 else 0.0006
+    weak = modes_of(tensors, case["y"], 1e-9, fw.GradientFlow())
+    none = modes_of(tensors, case["y"], 0.0, fw.GradientFlow())
+    assert np.abs(dense_mean(tensors, weak).total.ravel() - nearest).max() < half_a_digit
+    assert np.abs(dense_mean(tensors, none).total.ravel() - flow).max() < half_a_digit
+
+
+class TestPredict:
+    x = np.array([[1.1, 0.2], [-0.8, 1.0], [0.1, -1.2]])
+    y, x_test = np.array([0.9, -0.7, 0.5]), np.array([[0.7, 0.8]])
+    net = fw.MLP((4000, 4000), "tanh", 0.1, 1.3)
+
+    def law(self, algorithm=None, ridge=0.5, **options):
+        data = {"net": self.net, "x_train": self.x, "y_train": self.y, "x_test": self.x_test} | options
+        return fw.predict(**data, algorithm=algorithm, order=1, ridge=ridge)
+
+    def test_the_end_and_a_long_training_are_one_law(self):
+        end = self.law(fw.DirectOptimization())
+        infinite = fw.predict(self.net, self.x, self.y, self.x_test, ridge=0.5)
+        assert_close(end.mean - end.mean_correction, infinite.mean)
+        assert np.abs(end.mean_correction).max() > 1e-5
+        for long in (fw.GradientDescent(steps=400), fw.GradientFlow(80.0)):
+            law = self.law(long)
+            assert_close(law.mean_correction, end.mean_correction, STIFF_SOLVE)
+            assert_close(law.covariance_correction, end.covariance_correction, STIFF_SOLVE)
+
+    def test_stopping_early_is_another_law(self):
+        """The ridge pulls from the second step on."""
+        first, second = (self.law(fw.GradientDescent(0.1, steps)) for steps in (1, 2))
+        held = self.law(fw.GradientDescent(0.1, 1), ridge=0.0)
+        assert_close(first.mean_correction, held.mean_correction)
+        assert np.abs(np.asarray(second.mean_correction - first.mean_correction)).max() > 1e-6
+
+    def test_equal_training_points_are_welcome(self):
+        """They are the limit of two rows that approach each other."""
+        twice = np.concatenate([self.x, self.x[:1]]), np.array([0.9, -0.7, 0.5, 0.1])
+        law = self.law(x_train=twice[0], y_train=twice[1])
+        near = self.law(x_train=twice[0] + np.array([[0.0], [0.0], [0.0], [1e-4]]), y_train=twice[1])
+        assert_close(law.mean_correction, near.mean_correction, 10 * FIRST_ORDER)
+        assert_close(law.covariance_correction, near.covariance_correction, 10 * FIRST_ORDER)
+
+    def test_a_ridge_too_small_for_the_expansion_is_warned_of(self):
+        """Two rows that nearly coincide: only a ridge keeps the expansion from diverging."""
+        close = {"x_train": np.array([[1.1, 0.2], [1.1, 0.201], [0.1, -1.2]])}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            held = self.law(ridge=1.0, **close)
+        with pytest.warns(UserWarning, match=r"trust the first correction from width \d+ on"):
+            weak = self.law(ridge=1e-8, **close)
+        assert weak.validity.trusted_width > 100 * held.validity.trusted_width
+
+    def test_a_ridge_has_a_sign(self):
+        with pytest.raises(ValueError, match="ridge must be zero or more"):
+            self.law(ridge=-1.0)

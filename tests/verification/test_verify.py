@@ -11,6 +11,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.data import built_in
 from finitewidth.networks.optimizers import anchored_descent
+from finitewidth.prediction.finite_width.correction import Correction
 from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.verification.stopping import stop
@@ -158,6 +159,44 @@ class TestStopping:
         assert_close(
             check.predicted_mean, fw.predict(network(32), *data, fw.GradientDescent(check.eta, 3)).mean
         )
+
+    @pytest.mark.parametrize(("size", "share"), [(0.05, 1e-2), (30.0, None), (500.0, 1e-3)])
+    def test_moved_features_settle_at_the_pace_of_the_ridge(self, data, size, share):
+        """The mean of infinite width has long arrived when the correction has not."""
+        problem, ridge = TrainingProblem.of(network(8), *data), 0.1
+        end = trained_distribution(problem, fw.DirectOptimization(), ridge=ridge)
+        error = rms(end.std) / math.sqrt(50)
+        shift = size * error * jnp.ones_like(end.mean)
+        law = end.corrected(Correction(mean=shift, mean_error=jnp.zeros_like(shift)))
+        early, late = (
+            stop(problem, law, fw.GradientDescent(), ridge, 50, 10**6, settle=settle)
+            for settle in (False, True)
+        )
+        left = lambda steps: (1 - late.algorithm.eta * ridge) ** steps
+        assert early.unsettled == 0.0
+        assert left(late.algorithm.steps) <= (share or 0.1 / size) < left(late.algorithm.steps - 1)
+        assert_close(late.unsettled, left(late.algorithm.steps))
+        assert late.algorithm.steps > early.algorithm.steps
+
+
+def test_with_a_ridge_the_first_order_is_that_of_the_end(data):
+    x, y, x_test = (a[:2] for a in data)
+    law = fw.predict(network(512), x, y, x_test, order=1, ridge=0.3)
+    check = fw.verify(law, 3)
+    assert 0 < check.unsettled <= 1e-2
+    assert_close(check.predicted_correction, np.asarray(law.mean_correction))
+    assert_close(check.infinite_std, fw.predict(network(512), x, y, x_test, ridge=0.3).std)
+    assert_close(check.infinite_std_ratio / check.std_ratio, rms(law.std) / rms(check.infinite_std))
+    assert "at the end of training" in str(check)
+    assert "settle at the pace of the ridge" in str(check)
+    hurried = fw.verify(law, 3, most_steps=5)
+    assert_close(hurried.unsettled, (1 - 0.3 * hurried.eta) ** 5)
+    stopped = fw.predict(network(512), x, y, x_test, fw.GradientDescent(steps=5), order=1, ridge=0.3)
+    assert fw.verify(stopped, 3).unsettled == 0.0
+
+
+def rms(values):
+    return float(np.sqrt(np.mean(np.asarray(values) ** 2)))
 
 
 def test_anchored_descent_ends_at_ridge_regression(data):

@@ -47,10 +47,15 @@ def study_table(study: Study) -> Grid:
     grid.add_row("training", f"{training_words(study)}; eta = {study.algorithm.eta:.3g}")
     if study.law.correction is not None:
         grid.add_row("finite width", finite_width_words(study))
+    elif study.remark:
+        grid.add_row("finite width", study.remark)
     if isinstance(scores, RegressionScores):
         at = scores.calibration.at
         grid.add_row("error (rms)", f"{scores.rmse:.4g} (R2 = {scores.r2:.3f})")
-        grid.add_row("spread of networks", f"{study.spread.mean():.4g} (standard deviation over networks)")
+        beside = f"; infinite width: {study.infinite_spread.mean():.4g}" if study.law.correction else ""
+        grid.add_row(
+            "spread of networks", f"{study.spread.mean():.4g} (standard deviation over networks{beside})"
+        )
         grid.add_row("label noise", f"{data.unit * math.sqrt(study.noise):.4g}")
         grid.add_row(
             "calibration",

@@ -8,6 +8,9 @@ $$[u_0,\dots,u_n]_T=\sum_{j_0+\dots+j_n=T-n}u_0^{j_0}\cdots u_n^{j_n},$$
 
 where a node is a product of factors x (gradient descent), and the integral of exponentials over ordered
 times in its place (gradient flow, where a node is a sum of eigenvalues).
+
+Histories that are no single sequence are counted by *transfer matrices*: the matrix of one step, or the
+generator of a flow, between the states that a history passes through.
 """
 
 import math
@@ -20,6 +23,12 @@ from jaxtyping import Float
 
 # The modes that decay together while the chain rests on a node: none, one, two or three.
 Node = tuple[np.ndarray, ...]
+
+Rate = np.ndarray | np.floating | float
+# Upper triangular matrices, one for every entry of the arrays that the nodes hold: the first two axes.
+Matrices = Float[np.ndarray, "n n *shape"]
+Others = Float[np.ndarray, "m m *shape"]
+Joint = Float[np.ndarray, "nm nm *shape"]
 
 _TAYLOR_TERMS = 20
 _SMALL_STEP = 1 / 8
@@ -56,6 +65,18 @@ class Clock(ABC):
         """x: what one step leaves of a residual."""
         return 1 - self.residual_step * t
 
+    @abstractmethod
+    def stay(self, t: Rate) -> Rate:
+        """The diagonal of a transfer matrix: a state that decays at the rate t."""
+
+    @abstractmethod
+    def joint(self, first: Matrices, second: Others) -> Joint:
+        """The transfer matrix of two independent parts; the states of the second vary fastest."""
+
+    @abstractmethod
+    def evolved(self, transfer: Matrices) -> Matrices:
+        """What an upper triangular transfer matrix has made of every state at the end."""
+
 
 @dataclass(frozen=True)
 class Steps(Clock):
@@ -91,6 +112,19 @@ class Steps(Clock):
                 _diagonal(power)[:] = (signs if done % 2 else np.abs(signs)) * np.exp(done * sizes)
         return power[0, -1]
 
+    def stay(self, t: Rate) -> Rate:
+        return 1 - self.eta * t
+
+    def joint(self, first: Matrices, second: Others) -> Joint:
+        return _kronecker(first, second)
+
+    def evolved(self, transfer: Matrices) -> Matrices:
+        power = _identity(len(transfer), transfer.shape[2:])
+        for bit in bin(int(self.steps))[2:]:
+            power = _squared(power)
+            power = _product(power, transfer) if bit == "1" else power
+        return power
+
     def _log_and_sign(self, node: Node, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Logarithm of the size, and sign, of the node's product of factors x."""
         size, sign = np.zeros(shape), np.ones(shape)
@@ -118,26 +152,37 @@ class Flow(Clock):
         return self.time
 
     def chain(self, nodes: Sequence[Node]) -> np.ndarray:
-        """An entry of the exponential of a bidiagonal matrix, by scaling and squaring."""
+        """An entry of the exponential of a bidiagonal matrix."""
         shape = np.broadcast_shapes(*(t.shape for node in nodes for t in node))
-        rates = np.stack([np.broadcast_to(sum(node, start=np.zeros(())), shape) for node in nodes])
+        generator = _times_bidiagonal(_identity(len(nodes), shape), np.zeros((len(nodes), *shape)))
+        _diagonal(generator)[:] = [np.broadcast_to(-sum(node, start=np.zeros(())), shape) for node in nodes]
+        return self.evolved(generator)[0, -1]
+
+    def stay(self, t: Rate) -> Rate:
+        return -t
+
+    def joint(self, first: Matrices, second: Others) -> Joint:
+        shape = np.broadcast_shapes(first.shape[2:], second.shape[2:])
+        at_rest = lambda other: _identity(len(other), shape)
+        return _kronecker(first, at_rest(second)) + _kronecker(at_rest(first), second)
+
+    def evolved(self, transfer: Matrices) -> Matrices:
+        """The exponential of the generator, by scaling and squaring."""
+        one, rates = _identity(len(transfer), transfer.shape[2:]), -_diagonal(transfer)
         largest = rates.max(initial=0.0)
         squarings = max(0, math.ceil(math.log2(max(largest * self.time / _SMALL_STEP, 1.0))))
         h = self.time / 2**squarings
-        # In units of h per step off the diagonal, and shifted so that every entry is positive.
-        term = power = _identity(len(nodes), shape)
+        # Shifted so that every entry is positive.
+        shifted, term, power = h * (transfer + largest * one), one, one
         for n in range(1, _TAYLOR_TERMS):
-            term = _times_bidiagonal(term, h * (largest - rates)) / n
+            term = _product(term, shifted) / n
             power = power + term
         power = power * math.exp(-h * largest)
         for level in range(1, squarings + 1):
             power = _squared(power)
+            # The rounding of so many products would grow with their number.
             _diagonal(power)[:] = np.exp(-rates * h * 2**level)
-        return power[0, -1] * h ** (len(nodes) - 1)
-
-
-# Upper triangular matrices, one for every entry of the arrays that the nodes hold: the first two axes.
-Matrices = Float[np.ndarray, "n n *shape"]
+        return power
 
 
 def _identity(n: int, shape: tuple[int, ...]) -> Matrices:
@@ -149,10 +194,20 @@ def _diagonal(matrices: Matrices) -> Float[np.ndarray, "n *shape"]:
 
 
 def _squared(matrices: Matrices) -> Matrices:
-    n, square = len(matrices), np.zeros_like(matrices)
+    return _product(matrices, matrices)
+
+
+def _product(left: Matrices, right: Matrices) -> Matrices:
+    n, product = len(left), np.zeros_like(left)
     for k in range(n):
-        square[: k + 1, k:] += matrices[: k + 1, k, None] * matrices[k, None, k:]
-    return square
+        product[: k + 1, k:] += left[: k + 1, k, None] * right[k, None, k:]
+    return product
+
+
+def _kronecker(left: Matrices, right: Others) -> Joint:
+    product = np.einsum("ij...,kl...->ikjl...", left, right)
+    n = len(left) * len(right)
+    return product.reshape(n, n, *product.shape[4:])
 
 
 def _times_bidiagonal(matrices: Matrices, diagonal: Float[np.ndarray, "n *shape"]) -> Matrices:

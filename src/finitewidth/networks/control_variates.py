@@ -26,6 +26,7 @@ from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_u
 from finitewidth.networks.linear_descent import linear_descent
 from finitewidth.networks.members import map_members
 from finitewidth.networks.models import Inputs, as_points
+from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.networks.training import DivergenceError, State, Task, as_task, trajectory
 
 
@@ -79,6 +80,8 @@ class Pair(eqx.Module):
     task: Task
     x_test: Array
     steps: int = eqx.field(static=True)
+    eta: float = eqx.field(static=True)
+    ridge: float = eqx.field(static=True)
     weights: str | Draw = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
 
@@ -86,7 +89,8 @@ class Pair(eqx.Module):
         draw_key, batch_key = jax.random.split(key)
         drawn = self.net.init(draw_key, self.task.x.shape[1:], weights=self.weights, dtype=self.task.x.dtype)
         signs = (drawn, flip_last_layer(drawn))
-        descents = [linear_descent(self.task, params, self.x_test, self.steps) for params in signs]
+        still = (self.x_test, self.steps, self.eta, self.ridge)
+        descents = [linear_descent(self.task, params, *still) for params in signs]
         linear = {"linear": jnp.stack([d.outputs for d in descents]), "lambda_max": descents[0].lambda_max}
         if not self.trained:
             return linear
@@ -108,6 +112,7 @@ def paired_ensemble(
     *,
     steps: int,
     learning_rate: float,
+    ridge: float = 0.0,
     linear_size: int | None = None,
     weights: str | Draw = "gaussian",
     memory_limit: int = 2**30,
@@ -123,6 +128,8 @@ def paired_ensemble(
         As in `train_ensemble`; the loss is the squared error.
     size
         Number of pairs to train: two networks each.
+    ridge
+        Strength of a penalty on the distance from the start, as in `predict`.
     linear_size
         Number of draws for the linearised mean, which needs no training; ten times `size` by default.
     memory_limit, directory, checkpoint_every, progress
@@ -140,16 +147,22 @@ def paired_ensemble(
     # Shapes and types are enough here, and cost no compilation.
     sample = eqx.filter_eval_shape(net.init, key, x.shape[1:], weights=weights, dtype=x.dtype)
     net.check(sample, x_test)
-    task, _ = as_task(net, sample, x, y, learning_rate, "sgd", "mse", None, key, None)
+    if ridge > 0:
+        descent, rate = anchored_descent(net, x.shape[1:], learning_rate, ridge), None
+    else:
+        descent, rate = "sgd", learning_rate
+    task, _ = as_task(net, sample, x, y, rate, descent, "mse", None, key, None)
     linear_size = 10 * size if linear_size is None else linear_size
     if size < 2 or linear_size < 2:
         raise ValueError(f"size and linear_size must be at least 2, got {size} and {linear_size}.")
     about = describe(net, key, task, x_test, "sgd", learning_rate, weights)
-    settings = {**about, "steps": steps, "kind": "pairs"}
+    settings = {**about, "steps": steps, "kind": "pairs", **({"ridge": ridge} if ridge > 0 else {})}
     if directory is not None:
         refuse_unnamed(weights=weights)
     trained_key, linear_key = jax.random.split(key)
-    trained, linearised = (Pair(net, task, x_test, steps, weights, trained) for trained in (True, False))
+    trained, linearised = (
+        Pair(net, task, x_test, steps, learning_rate, ridge, weights, trained) for trained in (True, False)
+    )
     how: dict[str, Any] = {"memory_limit": memory_limit, "progress": progress}
     kept: dict[str, Any] = {
         "directory": directory, "settings": settings, "checkpoint_every": checkpoint_every
@@ -157,7 +170,8 @@ def paired_ensemble(
     bytes_each = 2 * bytes_of_training(net, task, x_test)
     pairs = map_members(trained, trained_key, size, bytes_each, **how, **kept)
     alone = map_members(linearised, linear_key, linear_size, bytes_each, **how)
-    _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]))
+    largest = np.concatenate([pairs["lambda_max"], alone["lambda_max"]]) + ridge
+    _refuse_unstable(learning_rate, largest)
     outputs, linear = pairs["outputs"], pairs["linear"]
     nonlinear = sample_mean((outputs - linear).mean(axis=1))
     still = sample_mean(alone["linear"].mean(axis=1))

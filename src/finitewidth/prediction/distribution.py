@@ -65,6 +65,15 @@ class TrainedDistribution(eqx.Module):
         return TrainedDistribution(self.mean + correction.mean, covariance, correction, self.provenance)
 
     @property
+    def infinite_width(self) -> "TrainedDistribution":
+        """This law without what finite width adds."""
+        if self.correction is None:
+            return self
+        added = self.correction.covariance
+        covariance = self.covariance if added is None else self.covariance - added
+        return TrainedDistribution(self.mean - self.correction.mean, covariance)
+
+    @property
     def mean_correction(self) -> Float[Array, "test out"]:
         """What finite width adds to the mean."""
         return self._correction.mean

@@ -86,7 +86,7 @@ def _networks(study: Study) -> str:
             law += " with its correction in 1/width"
         return (
             "Above: how far the average of the networks is from the predicted mean. Below: their spread at "
-            f"each test row, against {law}."
+            f"each test row, against {law}; grey, against infinite width alone."
         )
     return (
         "Above: how far the average of the networks is from the predicted mean. Below: their spread at each "
@@ -193,7 +193,8 @@ def _numbers(study: Study) -> str:
             (f"{100 * scores.calibration.error:.1f} %", "calibration error"),
         ]
     if not data.classes:
-        items.append((f"{study.spread.mean():.3g}", "spread of networks (standard deviation)"))
+        beside = f"; infinite width: {study.infinite_spread.mean():.3g}" if study.law.correction else ""
+        items.append((f"{study.spread.mean():.3g}", f"spread of networks (standard deviation{beside})"))
     if study.verification is not None:
         share = float(np.mean(np.abs(study.verification.z_mean) < 2))
         items.append((f"{100 * share:.0f} %", "of means within 2 standard errors of real networks"))
@@ -245,6 +246,7 @@ def _settings(study: Study) -> str:
     net, data = study.net, study.data
     steps = study.algorithm.steps
     ridge = f"{study.ridge:.4g}" + (", chosen on the training rows" if study.ridge_chosen else "")
+    chosen = ", chosen on the training rows" if study.stop_chosen else ""
     rows = {
         "data": f"{data.name}, {len(data.x_train):,} training rows, {len(data.x_test):,} test rows",
         "inputs": ", ".join(data.features[:12]) + (" ..." if len(data.features) > 12 else ""),
@@ -253,7 +255,7 @@ def _settings(study: Study) -> str:
         "C_b, C_W": f"{np.asarray(net.C_b)[0]:.5g}, {np.asarray(net.C_W)[0]:.5g}"
         + (" (critical)" if study.choices.C_b is None else ""),
         "eta": f"{study.algorithm.eta:.4g} (stable below {study.largest_eta:.4g})",
-        "steps": "to the end" if math.isinf(steps) else f"{steps:,}",
+        "steps": "to the end" if math.isinf(steps) else f"{steps:,}{chosen}",
         "ridge": ridge,
         "label noise": f"{data.unit * math.sqrt(study.noise):.4g} (standard deviation)",
         "seed": str(study.choices.seed),

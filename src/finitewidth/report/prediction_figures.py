@@ -243,6 +243,12 @@ def networks_figure(study: Study) -> Figure | None:
         unit = study.data.unit
         predicted = np.broadcast_to(check.predicted_std[:, None], check.std.shape).ravel() * unit
         measured = check.std.ravel() * unit
+        infinite = check.infinite_std
+        if infinite is not None:
+            without = np.broadcast_to(infinite[:, None], check.std.shape).ravel() * unit
+            below.plot(
+                without, measured, "o", ms=3, mfc="none", color=style.GREY, alpha=0.5, label="infinite width"
+            )
         low, high = min(predicted.min(), measured.min()), max(predicted.max(), measured.max())
         sem = 1 / math.sqrt(2 * (check.networks - 1))
         line = np.array([0.95 * low, 1.03 * high])

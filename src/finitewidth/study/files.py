@@ -43,6 +43,8 @@ def predictions(study: Study) -> str:
                 "standard error of correction": data.unit * np.asarray(study.law.mean_correction_error[:, 0]),
             }
     columns["spread of networks"] = study.spread
+    if study.law.correction is not None:
+        columns["spread at infinite width"] = study.infinite_spread
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -83,16 +85,18 @@ def summary(study: Study) -> dict[str, Any]:
             "eta": study.algorithm.eta,
             "largest stable eta": study.largest_eta,
             "steps": _finite(study.algorithm.steps),
+            "steps chosen on the training rows": study.stop_chosen,
             "ridge": study.ridge,
             "ridge chosen on the training rows": study.ridge_chosen,
         },
         "prediction": {
-            "order": study.choices.order,
+            "order": 0 if study.law.correction is None else 1,
             "unit of the target": data.unit,
             "mean spread of networks": float(study.spread.mean()),
             "label noise": data.unit * math.sqrt(study.noise),
         },
         "finite width": _finite_width(study),
+        "no correction for finite width because": study.remark or None,
         "scores": _scores(study.scores),
         "scores at left-out training rows": _scores(study.left_out),
         "other methods": [baseline._asdict() for baseline in study.baselines],
@@ -143,9 +147,11 @@ def _verification(check: Verification) -> dict[str, Any]:
         "std, root mean square in standard errors": root_mean_square(check.z_std),
         "std, largest in standard errors": float(np.abs(check.z_std).max()),
         "std, measured over predicted": check.std_ratio,
+        "std, measured over infinite width": check.infinite_std_ratio,
         "difference of means": check.difference,
         "difference of means from noise alone": check.noise,
         "expected from finite width, in order of magnitude": check.expected_difference,
         "remaining in standard errors": check.distance_to_end,
+        "way that moved features have to go": check.unsettled,
         "words": str(check),
     }

@@ -15,15 +15,14 @@ from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
-from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
 from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
-from finitewidth.prediction.predict import predict
 from finitewidth.prediction.selection.class_probabilities import winning_probability
+from finitewidth.prediction.selection.early_stopping import choose_stop
 from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.mercer_decomposition import mercer
 from finitewidth.study.baselines import Baseline, baselines
+from finitewidth.study.corrected_law import shown_law
 from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.verification.result import Verification
@@ -38,6 +37,8 @@ _ROWS_FOR_THREADS = 1_000
 class Choices(NamedTuple):
     """The network, how it is trained, and how many real ones to train; "auto" is chosen from the data.
 
+    `stop="auto"` stops training where training rows that were left out are predicted best, and takes no ridge
+    unless one is given. `order="auto"` adds the correction in 1/width where it takes less than half a minute.
     `compare` also fits other methods to the same rows.
     """
 
@@ -47,8 +48,9 @@ class Choices(NamedTuple):
     C_W: float | None = None
     eta: float | Literal["auto"] = "auto"
     steps: float | int = math.inf
+    stop: Literal["end", "auto"] = "end"
     ridge: float | Literal["auto"] = "auto"
-    order: Literal[0, 1] = 0
+    order: Literal[0, 1, "auto"] = 0
     networks: int = 0
     most_steps: int = 10_000
     most_samples: int = 300_000
@@ -70,10 +72,12 @@ class Study(NamedTuple):
     ----------
     algorithm, ridge
         As used, with every choice made.
-    ridge_chosen
-        Whether the ridge was chosen from the training data.
+    ridge_chosen, stop_chosen
+        Whether the ridge, or the number of steps, was chosen from the training data.
     law
         Distribution of trained networks at the test rows, in standardised units.
+    remark
+        Why the law has no correction in 1/width, where that needs to be said.
     noise
         Variance of labels beyond the spread of networks, likewise.
     curves
@@ -95,8 +99,10 @@ class Study(NamedTuple):
     algorithm: GradientDescent
     ridge: float
     ridge_chosen: bool
+    stop_chosen: bool
     largest_eta: float
     law: TrainedDistribution
+    remark: str
     noise: float
     alignment: Alignment
     curves: LossCurves
@@ -114,6 +120,11 @@ class Study(NamedTuple):
     def spread(self) -> Float[np.ndarray, " test"]:
         """Standard deviation over networks, in units of the target."""
         return self.data.unit * np.asarray(self.law.std)
+
+    @property
+    def infinite_spread(self) -> Float[np.ndarray, " test"]:
+        """The same at infinite width."""
+        return self.data.unit * np.asarray(self.law.infinite_width.std)
 
     @property
     def std(self) -> Float[np.ndarray, " test"]:
@@ -160,8 +171,19 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
     ridge, chosen = _ridge(problem, asked, choices, data)
     largest = largest_eigenvalue(problem.train.ntk) + ridge
     algorithm = asked.resolved(largest)
+    if choices.stop == "auto":
+        announce("when to stop")
+        algorithm = algorithm.stopped(choose_stop(problem, algorithm, data.labels, ridge=ridge).at)
     announce("prediction")
-    law = _law(problem, algorithm, choices, ridge, announce)
+    law, remark = shown_law(
+        problem,
+        algorithm,
+        ridge,
+        choices.order,
+        most_samples=choices.most_samples,
+        seed=choices.seed,
+        announce=announce,
+    )
     left_out = held_out(problem, algorithm, ridge)
     noise = fitted_noise(left_out, data.y_train, data.labels).variance
     modes = mercer(problem.train.ntk)
@@ -173,8 +195,10 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         algorithm=algorithm,
         ridge=ridge,
         ridge_chosen=chosen,
+        stop_chosen=choices.stop == "auto",
         largest_eta=2 / largest,
         law=law,
+        remark=remark,
         noise=noise,
         alignment=Alignment(np.asarray(modes.eigenvalues), np.asarray(modes.cumulative_power(data.y_train))),
         curves=_curves(problem, law, algorithm, ridge, data),
@@ -210,32 +234,9 @@ def _ridge(
 ) -> tuple[float, bool]:
     if choices.ridge != "auto":
         return float(choices.ridge), False
-    if not algorithm.converged or choices.order == 1:
+    if not algorithm.converged or choices.stop == "auto":
         return 0.0, False
     return choose_ridge(problem, algorithm, data.labels).ridge, True
-
-
-def _law(
-    problem: TrainingProblem,
-    algorithm: GradientDescent,
-    choices: Choices,
-    ridge: float,
-    announce: Callable[[str], None],
-) -> TrainedDistribution:
-    """The trained distribution; sampling reports how far it has come."""
-
-    def report(done: float, error: float) -> None:
-        announce(f"correction in 1/width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
-
-    method = ByNumberOfPoints(
-        SampledNeurons(most_samples=choices.most_samples, key=jax.random.key(choices.seed))
-    )
-    with warnings.catch_warnings():
-        # The study says in its table and its report how far to trust the correction.
-        warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
-        return predict(
-            problem, None, None, None, algorithm, choices.order, ridge=ridge, method=method, progress=report
-        )
 
 
 def _curves(

@@ -17,6 +17,8 @@ def describe(study: Study) -> list[str]:
     parts = [_task(study), _quality(study), _comparison(study), _uncertainty(study)]
     if study.law.correction is not None:
         parts.append(f"{finite_width_words(study)} {_origin_words(study)}")
+    elif study.remark:
+        parts.append(f"The correction for finite width: {study.remark[0].lower()}{study.remark[1:]}")
     if study.verification is not None:
         parts.append(_agreement(study, study.verification))
     return [part for part in parts if part]
@@ -35,6 +37,8 @@ def training_words(study: Study) -> str:
     """The training, as one says it."""
     steps = study.algorithm.steps
     length = "to the end" if math.isinf(steps) else f"for {steps:,} steps"
+    if study.stop_chosen:
+        length += " (chosen by leaving out training rows)"
     spring = ""
     if study.ridge > 0:
         how = "chosen by leaving out training rows" if study.ridge_chosen else "as asked"
@@ -65,7 +69,7 @@ def finite_width_words(study: Study) -> str:
     )
     sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
     late = study.algorithm.converged and law.validity.width < law.validity.trusted_width
-    advice = " Training that stops earlier (--steps) has smaller corrections." if late else ""
+    advice = " A larger --ridge, or training that stops earlier, has smaller corrections." if late else ""
     return f"{law.validity.words}{advice}{sampling} {_spread_words(law)}"
 
 
@@ -215,11 +219,14 @@ def _agreement(study: Study, check: Verification) -> str:
         if check.distance_to_end > 0
         else ""
     )
+    infinite = check.infinite_std_ratio
+    beside = "" if infinite is None else f", and {infinite:.2f} times the one of infinite width"
+    when = "for the end of training" if check.unsettled > 0 else "for as many steps"
     return (
         f"To check this, {check.networks} real networks were drawn and trained for {check.steps:,} steps, "
-        f"and compared with the prediction for as many steps. Their average is within two standard errors "
+        f"and compared with the prediction {when}. Their average is within two standard errors "
         f"of the predicted mean at {np.sum(size < 2)} of {size.size} outputs (noise alone: 95 %), and their "
-        f"spread is {check.std_ratio:.2f} times the predicted one. {verdict} The means differ by "
+        f"spread is {check.std_ratio:.2f} times the predicted one{beside}. {verdict} The means differ by "
         f"{100 * check.difference:.2g} % of their size, sampling noise alone would give "
         f"{100 * check.noise:.2g} %.{reason}{followed}{end}"
     )

@@ -45,12 +45,17 @@ class Verification(eqx.Module):
         How many networks were trained, and how.
     distance_to_end
         How far the predicted mean would still move in further training, in standard errors.
+    unsettled
+        The share of their way that features moved by training have still to go under a ridge; zero where
+        the law has no correction for finite width, or describes as many steps.
     order, depth, width
         Order of the prediction in 1/width, affine layers and smallest hidden width of the networks.
     predicted_mean, predicted_std
         The law after so many steps; the standard deviation is one for all outputs.
     predicted_correction
         The part of the predicted mean that is due to finite width; None at order 0.
+    infinite_std
+        The standard deviation predicted for infinite width; None at order 0.
     outputs
         Of every network, (networks, test, out).
     predicted_loss, loss
@@ -62,12 +67,14 @@ class Verification(eqx.Module):
     eta: float = eqx.field(static=True)
     ridge: float = eqx.field(static=True)
     distance_to_end: float = eqx.field(static=True)
+    unsettled: float = eqx.field(static=True)
     order: int = eqx.field(static=True)
     depth: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
     predicted_mean: Float[np.ndarray, "test out"]
     predicted_std: Float[np.ndarray, " test"]
     predicted_correction: Float[np.ndarray, "test out"] | None
+    infinite_std: Float[np.ndarray, " test"] | None
     outputs: Float[np.ndarray, "networks test out"]
     predicted_loss: LossCurves
     loss: MeasuredCurves
@@ -152,6 +159,11 @@ class Verification(eqx.Module):
         return _relative(self.std, self.predicted_std)
 
     @property
+    def infinite_std_ratio(self) -> float | None:
+        """Measured spread over the one of infinite width; None at order 0."""
+        return None if self.infinite_std is None else _relative(self.std, self.infinite_std)
+
+    @property
     def z_limit(self) -> float:
         """Standard errors that the worst of all comparisons exceeds by chance once in a thousand times."""
         return -float(special.ndtri(FALSE_ALARM / (4 * self.predicted_mean.size)))
@@ -162,14 +174,17 @@ class Verification(eqx.Module):
         return bool(max(np.abs(self.z_mean).max(), np.abs(self.z_std).max()) < self.z_limit)
 
     def __str__(self) -> str:
+        steps = "at the end of training" if self.unsettled > 0 else "after as many steps"
+        beside = self.infinite_std_ratio
+        without = f" (infinite width: {beside:.3f})" if beside is not None else ""
         anchored = f" and ridge {self.ridge:.3g}" if self.ridge else ""
         theory = "infinite width" if self.order == 0 else f"order {self.order} in 1/width"
         power = "" if self.order == 0 else f"^{self.order + 1}"
         lines = [
             f"{self.networks} networks of width {self.width}, {self.steps} steps with eta = {self.eta:.3g}"
-            f"{anchored}, against {theory} after as many steps",
+            f"{anchored}, against {theory} {steps}",
             _line("mean", self.z_mean),
-            _line("spread", self.z_std) + f"; measured / predicted {self.std_ratio:.3f}",
+            _line("spread", self.z_std) + f"; measured / predicted {self.std_ratio:.3f}{without}",
             f"the means differ by {100 * self.difference:.2g} % of their size, sampling noise alone would "
             f"give {100 * self.noise:.2g} %; corrections of order (depth/width){power} = "
             f"{100 * self.expected_difference:.2g} % are expected",
@@ -182,6 +197,11 @@ class Verification(eqx.Module):
         if self.distance_to_end > 0:
             lines.append(
                 f"training on to the end would move the mean by {self.distance_to_end:.2g} standard errors"
+            )
+        if self.unsettled > 0:
+            lines.append(
+                "features that training has moved settle at the pace of the ridge: "
+                f"{100 * self.unsettled:.2g} % of their way is left"
             )
         return "\n".join(lines)
 

@@ -3,6 +3,9 @@ r"""Gradient descent that real networks can do: when is the end of training near
 Training to the end takes infinitely many steps. From step t on, the mean prediction still moves by
 $\Theta_{BA}\,(g_\infty(\Theta_{AA}) - g_t(\Theta_{AA}))\,y$ with the gain g of the algorithm; once that is a
 small part of the standard error of the comparison, nothing would be seen of it.
+
+With a ridge r the features that training has moved relax as $(1-\eta r)^t$, slower than any prediction of
+infinite width: that law may have settled long before its correction in 1/width has.
 """
 
 import math
@@ -19,17 +22,21 @@ from finitewidth.prediction.training_problem import TrainingProblem
 
 # The law may still move by this many standard errors of the comparison, or by this part of the labels.
 _SHARE_OF_ERROR, _SHARE_OF_LABELS = 0.1, 1e-4
+# Moved features may have such a share of their way to go: less where networks are many enough to see it.
+_LEAST_UNSETTLED, _MOST_UNSETTLED = 1e-3, 1e-2
 
 
 class Stop(NamedTuple):
     """A finite training that stands for the one that was predicted.
 
     `distance_to_end` is the root mean square by which the mean prediction would still move on the way to the
-    end, in standard errors of the comparison; zero when the end itself is finite.
+    end, in standard errors of the comparison; zero when the end itself is finite. `unsettled` is the share of
+    their way that moved features have still to go under a ridge; zero where that was not asked for.
     """
 
     algorithm: GradientDescent
     distance_to_end: float
+    unsettled: float = 0.0
 
 
 class _Approach(NamedTuple):
@@ -51,8 +58,14 @@ def stop(
     ridge: float | int,
     networks: int,
     most_steps: int,
+    *,
+    settle: bool = False,
 ) -> Stop:
-    """The descent to do instead of `algorithm`, with at most `most_steps` steps where the end is infinite."""
+    """The descent to do instead of `algorithm`, with at most `most_steps` steps where the end is infinite.
+
+    `settle` waits for features that a ridge pulls back, which the mean of infinite width does not show; the
+    law must have a correction in 1/width.
+    """
     spectrum = Spectrum.of(problem.train.ntk).on_host()
     largest = float(spectrum.eigenvalues[-1]) + ridge
     descent = algorithm.descent(largest)
@@ -65,7 +78,14 @@ def stop(
     error = _rms(np.asarray(law.std)) / math.sqrt(networks)
     tolerance = max(_SHARE_OF_ERROR * error, _SHARE_OF_LABELS * _rms(y))
     steps = first_step(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
-    return Stop(descent.stopped(steps), approach.remaining(descent, steps) / max(error, tolerance))
+    pull = float(descent.eta) * ridge if settle else 0.0
+    if pull > 0:
+        seen = _SHARE_OF_ERROR * error / max(_rms(np.asarray(law.mean_correction)), np.finfo(float).tiny)
+        share = min(max(seen, _LEAST_UNSETTLED), _MOST_UNSETTLED)
+        settled = math.ceil(math.log(share) / math.log1p(-pull))
+        steps = max(steps, min(settled, most_steps))
+    left = approach.remaining(descent, steps) / max(error, tolerance)
+    return Stop(descent.stopped(steps), left, (1 - pull) ** steps if pull > 0 else 0.0)
 
 
 def _rms(values: Float[np.ndarray, "..."]) -> float:

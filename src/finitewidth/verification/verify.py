@@ -42,7 +42,9 @@ def verify(
     """Draw and train real networks as a law says, and compare their mean and spread with it.
 
     Training to the end is cut off where the predicted mean moves no more than a tenth of a standard error;
-    the networks are always compared with the prediction for as many steps as they did.
+    the networks are compared with the prediction for as many steps as they did. With a ridge and a correction
+    for finite width they train on until moved features have at most a hundredth of their way to go, and are
+    compared with the end itself.
 
     Parameters
     ----------
@@ -86,11 +88,12 @@ def verify(
         raise ValueError(f"networks must be at least 3 to have a spread, got {networks}.")
     check_whole("most_steps", most_steps)
     problem, ridge = origin.problem.computed(), origin.ridge
-    chosen = stop(problem, law, algorithm, ridge, networks, most_steps)
+    settle = law.correction is not None and ridge > 0 and algorithm.converged
+    chosen = stop(problem, law, algorithm, ridge, networks, most_steps, settle=settle)
     descent = chosen.algorithm
     ensemble = _train(problem, descent, ridge, networks, key, y_test, dtype, progress)
     at_stop = law
-    if descent != algorithm:
+    if descent != algorithm and not settle:
         at_stop = predict(problem, None, None, None, descent, origin.order, ridge=ridge, method=origin.method)
     return _result(problem, origin, chosen, at_stop, ensemble, y_test)
 
@@ -165,12 +168,14 @@ def _result(
         eta=float(descent.eta),
         ridge=origin.ridge,
         distance_to_end=chosen.distance_to_end,
+        unsettled=chosen.unsettled,
         order=origin.order,
         depth=len(widths) + 1,
         width=min(widths),
         predicted_mean=np.asarray(law.mean),
         predicted_std=np.asarray(law.std),
         predicted_correction=None if law.correction is None else np.asarray(law.mean_correction),
+        infinite_std=None if law.correction is None else np.asarray(law.infinite_width.std),
         outputs=ensemble.outputs.astype(np.asarray(law.mean).dtype),
         predicted_loss=predicted,
         loss=MeasuredCurves(train, train_sem, test, test_sem),

@@ -1,5 +1,6 @@
 """`finitewidth predict`: from a table to the distribution of trained networks, checked."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,14 +31,26 @@ def predict(
         str, typer.Option(help="Step of gradient descent; auto is half the largest stable.")
     ] = "auto",
     steps: Annotated[str, typer.Option(help="Number of steps; inf trains to the end.")] = "inf",
+    stop: Annotated[
+        str,
+        options.one_of(
+            "--stop",
+            "auto stops where training rows that are left out are predicted best, without a ridge.",
+            ("end", "auto"),
+        ),
+    ] = "end",
     ridge: Annotated[
         str,
         typer.Option(help="Pull towards the initial weights; auto leaves out training rows to choose it."),
     ] = "auto",
     order: Annotated[
-        int,
-        options.whole_number("--order", "0: infinite width; 1 adds the first correction in 1/width.", 0, 1),
-    ] = 0,
+        str,
+        options.one_of(
+            "--order",
+            "0: infinite width; 1 adds the first correction in 1/width; auto does so if it is quick.",
+            ("auto", "0", "1"),
+        ),
+    ] = "auto",
     verify: Annotated[
         int, options.whole_number("--verify", "Number of real networks to train and compare with.", 0)
     ] = 0,
@@ -62,7 +75,7 @@ def predict(
     most_samples: Annotated[
         int,
         options.whole_number(
-            "--most-samples", "Neurons to sample at most for --order 1; the report states the error left."
+            "--most-samples", "Neurons to sample at most for finite width; the report states the error left."
         ),
     ] = 300_000,
     seed: options.Seed = 0,
@@ -74,6 +87,8 @@ def predict(
     options.check_variances(bias_variance, weight_variance)
     rate, pull = options.auto_or_number("--eta", eta), options.auto_or_number("--ridge", ridge, zero=True)
     length, trained = options.steps_or_infinity(steps), options.networks(verify)
+    if stop == "auto" and not math.isinf(length):
+        raise ValueError(f"give --steps {length}, or --stop auto to have the number chosen; not both.")
     directory = out or Path(f"predict-{Path(data).stem}")
     check_directory(directory, force)
     if test is not None and new is not None:
@@ -102,8 +117,9 @@ def predict(
         C_W=weight_variance,
         eta=rate,
         steps=length,
+        stop="auto" if stop == "auto" else "end",
         ridge=pull,
-        order=1 if order else 0,
+        order="auto" if order == "auto" else 1 if order == "1" else 0,
         networks=trained,
         most_steps=most_steps,
         most_samples=most_samples,

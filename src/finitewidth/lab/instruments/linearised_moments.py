@@ -39,17 +39,21 @@ class Descent(NamedTuple):
     y: Float[Array, "train out"]
     eta: float
     steps: int
+    ridge: float = 0.0
 
     @classmethod
-    def on(cls, x: np.ndarray, y: np.ndarray, x_test: np.ndarray, eta: float, steps: int) -> "Descent":
+    def on(
+        cls, x: np.ndarray, y: np.ndarray, x_test: np.ndarray, eta: float, steps: int, ridge: float = 0.0
+    ) -> "Descent":
         """In single precision."""
         single = lambda a: jnp.asarray(a, jnp.float32)
-        return cls(single(np.concatenate([x, x_test])), single(y), eta, steps)
+        return cls(single(np.concatenate([x, x_test])), single(y), eta, steps, ridge)
 
     def end(self, kernel: Float[Array, "*batch points out points out"], z: Array, y: Array) -> Array:
         """Outputs at the test points, from the start z."""
         train = len(self.y)
-        return linear_descent(kernel[..., :train, :], z, y, self.eta, self.steps)[..., train:, :]
+        end = linear_descent(kernel[..., :train, :], z, y, self.eta, self.steps, self.ridge)
+        return end[..., train:, :]
 
 
 class Frozen(NamedTuple):

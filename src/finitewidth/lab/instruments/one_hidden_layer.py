@@ -133,8 +133,12 @@ def outputs(points: Points, at: State) -> Float[Array, "batch points out"]:
     return at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1)
 
 
-def trained(points: Points, start: State, eta: float, steps: int) -> State:
-    """The networks after so many steps of gradient descent."""
+def trained(points: Points, start: State, eta: float, steps: int, ridge: float = 0.0) -> State:
+    """The networks after so many steps of gradient descent, with a ridge pulled back to their start.
+
+    Preactivations are linear in the weights, so that a pull on the weights is the same pull on them.
+    """
+    back = lambda now, first: now - eta * ridge * (now - first) if ridge > 0 else now
     train, n = len(points.y), start.z.shape[-1]
     rate_w, rate_b = (jnp.float32(r) for r in (points.last.lambda_W / n, points.last.lambda_b))
 
@@ -144,9 +148,9 @@ def trained(points: Points, start: State, eta: float, steps: int) -> State:
         e = at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1) - points.y
         pushed = slope * jnp.sum(e[..., None] * at.w[:, None], axis=2)
         return State(
-            at.z - eta * _mixed(points.motion[:, :train], pushed),
-            at.w - eta * rate_w * jnp.sum(e[..., None] * s[:, :, None], axis=1),
-            at.b - eta * rate_b * jnp.sum(e, axis=1),
+            back(at.z, start.z) - eta * _mixed(points.motion[:, :train], pushed),
+            back(at.w, start.w) - eta * rate_w * jnp.sum(e[..., None] * s[:, :, None], axis=1),
+            back(at.b, start.b) - eta * rate_b * jnp.sum(e, axis=1),
         )
 
     return lax.fori_loop(0, steps, step, start)
@@ -170,10 +174,12 @@ def linear_descent(
     y: Float[Array, "train out"],
     eta: float,
     steps: int,
+    ridge: float = 0.0,
 ) -> Float[Array, "*batch points out"]:
     """Where gradient descent takes outputs z whose tangent kernel stays as it is."""
 
-    def step(_, z: Array) -> Array:
-        return z - eta * jnp.einsum("...piqj,...qj->...pi", kernel, z[..., : len(y), :] - y)
+    def step(_, now: Array) -> Array:
+        pushed = eta * jnp.einsum("...piqj,...qj->...pi", kernel, now[..., : len(y), :] - y)
+        return now - pushed - eta * ridge * (now - z) if ridge > 0 else now - pushed
 
     return lax.fori_loop(0, steps, step, z)

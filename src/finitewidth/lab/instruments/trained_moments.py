@@ -34,10 +34,11 @@ class Ensemble(NamedTuple):
     steps: int
     pairs: int
     linear: int
+    ridge: float = 0.0
 
     @property
     def descent(self) -> Descent:
-        return Descent.on(self.x, self.y, self.x_test, self.eta, self.steps)
+        return Descent.on(self.x, self.y, self.x_test, self.eta, self.steps, self.ridge)
 
 
 class Pairs(NamedTuple):
@@ -73,10 +74,11 @@ def trained_covariance(net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Est
 
 def trained_pairs(net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Pairs:
     """Trained networks and their linearised partners; one hidden layer trains fast in preactivations."""
-    x, y, x_test, eta, steps, size, _ = ensemble
+    x, y, x_test, eta, steps, size, _, ridge = ensemble
     if dense_stack(net).depth > 2:
         data = (a.astype(np.float32) for a in (x, y, x_test))
-        run = paired_ensemble(net, key, size, *data, steps=steps, learning_rate=eta, linear_size=2)
+        options = {"steps": steps, "learning_rate": eta, "ridge": ridge}
+        run = paired_ensemble(net, key, size, *data, **options, linear_size=2)
         return Pairs(run.outputs.astype(float), run.linear.astype(float))
     points = shallow.points_of(net, x, y, x_test)
 
@@ -84,8 +86,9 @@ def trained_pairs(net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Pairs:
         kernel = shallow.tangent_kernel(points, start)
         ends = []
         for s in (start, start.flipped()):
-            ends.append(shallow.outputs(points, shallow.trained(points, s, eta, steps)))
-            ends.append(shallow.linear_descent(kernel, shallow.outputs(points, s), points.y, eta, steps))
+            ends.append(shallow.outputs(points, shallow.trained(points, s, eta, steps, ridge)))
+            still = shallow.outputs(points, s)
+            ends.append(shallow.linear_descent(kernel, still, points.y, eta, steps, ridge))
         return tuple(end[:, len(y) :] for end in ends)
 
     one, one_linear, other, other_linear = shallow.over_batches(points, key, size, both_signs)

@@ -10,6 +10,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from finitewidth.architecture import MLP, Layer
 from finitewidth.lab.framework import Check, Claim, Measurement, Prediction, scaled, upper_bound, z_score
+from finitewidth.lab.framework.claim import Wrong
 from finitewidth.lab.framework.estimate import Estimate, combined, propagated, stacked
 from finitewidth.lab.instruments.trained_moments import Ensemble
 from finitewidth.report import style
@@ -42,6 +43,7 @@ class Case:
     test: tuple[int, ...] = (20,)
     outputs: int = 1
     stopped: bool = False
+    ridge: float = 0.0
 
     @property
     def name(self) -> str:
@@ -49,6 +51,8 @@ class Case:
 
     @property
     def training(self) -> str:
+        if self.ridge > 0:
+            return f"ridge {self.ridge:g}" + (f", {self.steps} steps" if self.stopped else "")
         return f"$\\eta$ = {self.eta:g}, " + (f"{self.steps} steps" if self.stopped else "to the end")
 
     def network(self, width: int) -> Layer:
@@ -160,9 +164,9 @@ class Moment:
     observe: Callable[[Case, Layer, Ensemble, PRNGKeyArray], Estimate]
     labels: Callable[[Case], list[str]]
 
-    def claim(self, factor: float, **about: Any) -> Claim:
-        """A claim that rejects the coefficient times a wrong factor; `about` as for `Claim`."""
-        wrong = {"coefficient": scaled(factor)}
+    def claim(self, factor: float, *others: Wrong, **about: Any) -> Claim:
+        """A claim that rejects the coefficient times a wrong factor, and `others`; `about` as for `Claim`."""
+        wrong = {"coefficient": (scaled(factor), *others)}
         return Claim(
             theory=self.theory,
             measure=self.measure,
@@ -181,7 +185,8 @@ class Moment:
         for w, n in enumerate(setting.widths):
             by_case = []
             for c, case in enumerate(setting.cases):
-                ensemble = Ensemble(*case.data(), case.eta, case.steps, setting.pairs, setting.linear)
+                sizes = setting.pairs, setting.linear
+                ensemble = Ensemble(*case.data(), case.eta, case.steps, *sizes, case.ridge)
                 case_key = jax.random.fold_in(key, 100 * c + w)
                 by_case.append(self.observe(case, case.network(n), ensemble, case_key))
             by_width.append(stacked(by_case))

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.prediction.finite_width.projector_weights import ProjectorWeights, projector_weights
+from finitewidth.prediction.finite_width.source_weights import SourceWeights, source_weights
 
 
 class TrainingModes(NamedTuple):
@@ -76,11 +76,11 @@ class TrainingModes(NamedTuple):
         bar[:, : self.train] -= (self.Theta_modes[self.train :] * self.gain) @ self.U.T
         return bar
 
-    def weights(self) -> ProjectorWeights:
-        """Projector weights of all modes."""
-        return projector_weights(self.t, self.algorithm, self.ridge)
+    def weights(self) -> SourceWeights:
+        """Weights of all sources, in all modes."""
+        return source_weights(self.t, self.algorithm, self.ridge)
 
-    def smoother(self, weights: ProjectorWeights) -> Float[np.ndarray, "p train"]:
+    def smoother(self, weights: SourceWeights) -> Float[np.ndarray, "p train"]:
         """M: what the labels add to the outputs, at every point."""
         return (self.Theta_modes * weights.h[0]) @ self.U.T
 

@@ -24,7 +24,7 @@ _FOLDS = 5
 # Ridges that are tried, relative to the mean diagonal entry of the kernel.
 _RIDGES = np.logspace(-7, 1.5, 18)
 # Losses per point that differ by less are equally good; the larger ridge is then reached in fewer steps.
-_INDIFFERENT = 0.002
+INDIFFERENT = 0.002
 
 
 class RidgeChoice(NamedTuple):
@@ -49,14 +49,18 @@ def held_out(problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: floa
         factor = factorise(problem.train.ntk, ridge, "the training NTK")
         return trained_left_out(factor, problem.train.nngp, problem.y)
     points, out = problem.y.shape
-    if points < 2:
-        raise ValueError(f"points can be held out of two or more, got {points}.")
     mean, variance = np.empty((points, out)), np.empty(points)
-    order = np.random.default_rng(0).permutation(points)
-    for fold in np.array_split(order, min(_FOLDS, points)):
+    for fold in folds(points):
         law = trained_distribution(without(problem, fold), algorithm, ridge=float(ridge))
         mean[fold], variance[fold] = np.asarray(law.mean), np.asarray(law.std) ** 2
     return LeftOut(mean, variance)
+
+
+def folds(points: int) -> list[Int[np.ndarray, " held"]]:
+    """A fifth of the points each, in an order that is always the same."""
+    if points < 2:
+        raise ValueError(f"points can be held out of two or more, got {points}.")
+    return np.array_split(np.random.default_rng(0).permutation(points), min(_FOLDS, points))
 
 
 def without(problem: TrainingProblem, rows: Int[np.ndarray, " held"]) -> TrainingProblem:
@@ -155,4 +159,4 @@ def _gaussian_loss(squared: Float[np.ndarray, "train out"], variance: Float[np.n
 
 
 def _largest_of_the_best(losses: Float[np.ndarray, " tried"]) -> int:
-    return int(np.flatnonzero(losses <= losses.min() + _INDIFFERENT)[-1])
+    return int(np.flatnonzero(losses <= losses.min() + INDIFFERENT)[-1])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.prediction.finite_width.projector_weights import ProjectorWeights
+from finitewidth.prediction.finite_width.source_weights import SourceWeights
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 
@@ -50,7 +50,7 @@ def composite_covariance(tensors: OneOutput, modes: TrainingModes) -> Float[np.n
     return own + with_sources + with_sources.T
 
 
-def kernel_noise(tensors: OneOutput, modes: TrainingModes, w: ProjectorWeights, W: np.ndarray) -> np.ndarray:
+def kernel_noise(tensors: OneOutput, modes: TrainingModes, w: SourceWeights, W: np.ndarray) -> np.ndarray:
     """E[z1 z1] of the outputs' first-order response z1 to kernel fluctuations; W as below."""
     U, train = modes.U, modes.train
     points = len(modes.K)
@@ -61,7 +61,7 @@ def kernel_noise(tensors: OneOutput, modes: TrainingModes, w: ProjectorWeights, 
 
 
 def correlation(
-    tensors: OneOutput, modes: TrainingModes, w: ProjectorWeights, W: np.ndarray, bar: np.ndarray
+    tensors: OneOutput, modes: TrainingModes, w: SourceWeights, W: np.ndarray, bar: np.ndarray
 ) -> np.ndarray:
     """E[u_g c_D], summed over all sources; W is the second moment of the initial residuals."""
     U, tr = modes.U, slice(modes.train)
@@ -73,26 +73,19 @@ def correlation(
     source = source - e("gG,GbDa,ak,bk,zk->zDg", bar, tensors.zzH[:, tr, :, tr], U, U, w.h)
     source = source + e("Dabc,ak,bk,cl,zkl,gl->zDg", HH[:, tr, tr, tr], U, U, U, w.hh, Ku)
 
-    for tensor, order, weight in ((dz[:, tr, tr], "Dab", w.a2 + w.b2), (dz[tr, :, tr], "aDb", w.b2)):
+    for tensor, order, weight in ((dz[:, tr, tr], "Dab", w.dH_Dab), (dz[tr, :, tr], "aDb", w.dH_aDb)):
         with_u = e(f"{order}G,gG,ak,bl->Dklg", tensor, bar, U, U)
         source = source + e("Dklg,kl,zkl->zDg", with_u, W, weight)
         with_z = e(f"{order}e,em,ak,bl->Dklm", tensor[..., tr], U, U, U)
         source = source + e("Dklk,gl,zkl->zDg", with_z, Ku, weight)
         source = source + e("Dkll,gk,zkl->zDg", with_z, Ku, weight)
 
-    kinds = (
-        (I, "Dabc", w.a3 + w.b3 + w.c3 + w.d3),
-        (I, "aDbc", w.c3 + w.d3),
-        (J, "Dabc", w.b3 + 2 * w.c3 + w.d3),
-        (J, "Dbac", w.b3 + w.d3),
-        (J, "aDbc", w.d3),
-        (J, "abDc", w.d3),
-    )
-    for tensor, order, weight in kinds:
+    for (block, order), weight in w.second_change.items():
+        tensor = I if block == "I" else J
         restricted = tensor[tuple(slice(None) if o == "D" else tr for o in order)]
         rotated = e(f"{order},ak,bl,cm->Dklm", restricted, U, U, U)
         for first, rest in (("gk", "lm"), ("gl", "km"), ("gm", "kl")):
-            source = source + e(f"Dklm,{first},{rest},zklm->zDg", rotated, Ku, W, weight)
+            source = source - e(f"Dklm,{first},{rest},zklm->zDg", rotated, Ku, W, weight)
     return modes.delivered(source).T
 
 

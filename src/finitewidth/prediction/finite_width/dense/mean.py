@@ -15,11 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.prediction.finite_width.correction import Origins
-from finitewidth.prediction.finite_width.projector_weights import (
-    ARRANGEMENTS,
-    SECOND_CHANGE,
-    ProjectorWeights,
-)
+from finitewidth.prediction.finite_width.source_weights import SourceWeights
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections
 
@@ -36,19 +32,19 @@ def dense_mean(tensors: Corrections, modes: TrainingModes) -> Origins:
     return Origins(*(modes.delivered(source)[modes.train :] for source in sources))
 
 
-def _mean_kernel(tensors: Corrections, modes: TrainingModes, w: ProjectorWeights) -> np.ndarray:
+def _mean_kernel(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
     learnt = np.einsum("ak,zk,ki->zai", modes.U, w.h, modes.Y)
     return np.einsum("Da,zai->zDi", np.asarray(tensors.H1)[:, : modes.train], learnt)
 
 
-def _fluctuations(tensors: Corrections, modes: TrainingModes, w: ProjectorWeights) -> np.ndarray:
+def _fluctuations(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
     U, Y, n = modes.U, modes.Y, modes.Y.shape[1]
     g = np.einsum("zkl,ak,bk,cl,li->zabci", w.hh, U, U, U, Y, optimize=True)
     rows = _sources(modes, g)
     return -(rows("Dabc", tensors.A) + rows("Dbac", tensors.B) + n * rows("Dcab", tensors.B))
 
 
-def _first_change(tensors: Corrections, modes: TrainingModes, w: ProjectorWeights) -> np.ndarray:
+def _first_change(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
     U, Y, n = modes.U, modes.Y, modes.Y.shape[1]
     P, Q = tensors.P, tensors.Q
 
@@ -58,51 +54,48 @@ def _first_change(tensors: Corrections, modes: TrainingModes, w: ProjectorWeight
         second = -np.einsum("zkl,ak,ki,bl,cl->zabci", weight, U, Y, U, U, optimize=True)
         return _sources(modes, first), _sources(modes, second)
 
-    with_a, with_b = paired(w.a2 + w.b2)
+    with_a, with_b = paired(w.dH_Dab)
     source = with_a("Dabc", P) + with_a("Dabc", Q) + n * with_a("Dbac", Q)
     source = source + with_b("Dabc", P) + n * with_b("Dabc", Q) + with_b("Dbac", Q)
-    with_a, with_b = paired(w.b2)
+    with_a, with_b = paired(w.dH_aDb)
     source = source + n * with_a("aDbc", P) + with_a("aDbc", Q) + with_a("abDc", Q)
     return source + with_b("aDbc", P) + n * with_b("aDbc", Q) + with_b("abDc", Q)
 
 
-# Where the free label D and the training labels a, b, c sit in each block of the ddNTK, for the three ways to
-# pair their outputs: D with a, D with b, D with c.
+# For every block of the ddNTK and every place of its free label D among the training labels a, b, c: the
+# tensor, and the order of its labels, for the three ways to pair their outputs, D with a, D with b, D with c.
 _PAIRINGS = {
-    "I_D": (("R", "Dabc"), ("R", "Dbca"), ("R", "Dcab")),
-    "I_a": (("R", "aDbc"), ("R", "acDb"), ("R", "abcD")),
-    "J_D": (("S", "Dabc"), ("T", "Dbac"), ("U", "Dcab")),
-    "J_s": (("T", "Dabc"), ("S", "Dbac"), ("U", "Dcba")),
-    "J_a": (("S", "aDbc"), ("U", "acDb"), ("T", "abDc")),
-    "J_b": (("T", "aDbc"), ("U", "acbD"), ("S", "abDc")),
+    ("I", "Dabc"): (("R", "Dabc"), ("R", "Dbca"), ("R", "Dcab")),
+    ("I", "aDbc"): (("R", "aDbc"), ("R", "acDb"), ("R", "abcD")),
+    ("J", "Dabc"): (("S", "Dabc"), ("T", "Dbac"), ("U", "Dcab")),
+    ("J", "Dbac"): (("T", "Dabc"), ("S", "Dbac"), ("U", "Dcba")),
+    ("J", "aDbc"): (("S", "aDbc"), ("U", "acDb"), ("T", "abDc")),
+    ("J", "abDc"): (("T", "aDbc"), ("U", "acbD"), ("S", "abDc")),
 }
 
 
-def _second_change(tensors: Corrections, modes: TrainingModes, w: ProjectorWeights) -> np.ndarray:
+def _second_change(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
     U = modes.U
     total = np.zeros(())
     for pairing, X in enumerate(_third_moments(modes)):
-        for name, counts in SECOND_CHANGE.items():
-            g = np.einsum("zklm,klmi,ak,bl,cm->zabci", getattr(w, name), X, U, U, U, optimize=True)
-            rows = _sources(modes, g)
-            for block, times in zip(ARRANGEMENTS, counts, strict=True):
-                if times:
-                    letter, order = _PAIRINGS[block][pairing]
-                    total = total + times * rows(order, getattr(tensors, letter))
+        for arrangement, weight in w.second_change.items():
+            g = np.einsum("zklm,klmi,ak,bl,cm->zabci", weight, X, U, U, U, optimize=True)
+            letter, order = _PAIRINGS[arrangement][pairing]
+            total = total + _sources(modes, g)(order, getattr(tensors, letter))
     return total
 
 
 def _third_moments(modes: TrainingModes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """E[e e e] of initial residuals, the output of leg k, l or m being i and the other two summed."""
+    """E[(y-z)(y-z)(y-z)] at the start, the output of leg k, l or m being i and the other two summed."""
     Y, Kt, n = modes.Y, modes.Kt, modes.Y.shape[1]
     W = Y @ Y.T + n * Kt
     kl = np.einsum("kl,mi->klmi", Kt, Y)
     km = np.einsum("km,li->klmi", Kt, Y)
     lm = np.einsum("lm,ki->klmi", Kt, Y)
     return (
-        -(np.einsum("ki,lm->klmi", Y, W) + kl + km),
-        -(np.einsum("li,km->klmi", Y, W) + kl + lm),
-        -(np.einsum("mi,kl->klmi", Y, W) + km + lm),
+        np.einsum("ki,lm->klmi", Y, W) + kl + km,
+        np.einsum("li,km->klmi", Y, W) + kl + lm,
+        np.einsum("mi,kl->klmi", Y, W) + km + lm,
     )
 
 
