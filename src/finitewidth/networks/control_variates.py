@@ -26,6 +26,7 @@ from finitewidth.networks.ensembles import bytes_of_training, describe, refuse_u
 from finitewidth.networks.linear_descent import linear_descent
 from finitewidth.networks.members import map_members
 from finitewidth.networks.models import Inputs, as_points
+from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.networks.training import DivergenceError, State, Task, as_task, trajectory
 
 
@@ -45,6 +46,8 @@ class PairedEnsemble(NamedTuple):
         the trained mean with the least noise.
     outputs, linear
         Of every pair, trained and linearised, with both signs of the last layer: (pairs, 2, test, out).
+    linear_draws
+        Linearised networks of further draws, which were not trained: (draws, 2, test, out).
     settings
         Everything that the numbers depend on.
     """
@@ -55,6 +58,7 @@ class PairedEnsemble(NamedTuple):
     mean: Estimate
     outputs: Float[np.ndarray, "pairs 2 test out"]
     linear: Float[np.ndarray, "pairs 2 test out"]
+    linear_draws: Float[np.ndarray, "draws 2 test out"]
     settings: Settings
 
     @property
@@ -78,6 +82,8 @@ class Pair(eqx.Module):
     net: Layer
     task: Task
     x_test: Array
+    learning_rate: float = eqx.field(static=True)
+    ridge: float = eqx.field(static=True)
     steps: int = eqx.field(static=True)
     weights: str | Draw = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
@@ -86,7 +92,8 @@ class Pair(eqx.Module):
         draw_key, batch_key = jax.random.split(key)
         drawn = self.net.init(draw_key, self.task.x.shape[1:], weights=self.weights, dtype=self.task.x.dtype)
         signs = (drawn, flip_last_layer(drawn))
-        descents = [linear_descent(self.task, params, self.x_test, self.steps) for params in signs]
+        how = (self.x_test, self.learning_rate, self.steps, self.ridge)
+        descents = [linear_descent(self.task, params, *how) for params in signs]
         linear = {"linear": jnp.stack([d.outputs for d in descents]), "lambda_max": descents[0].lambda_max}
         if not self.trained:
             return linear
@@ -108,6 +115,7 @@ def paired_ensemble(
     *,
     steps: int,
     learning_rate: float,
+    ridge: float = 0.0,
     linear_size: int | None = None,
     weights: str | Draw = "gaussian",
     memory_limit: int = 2**30,
@@ -123,6 +131,8 @@ def paired_ensemble(
         As in `train_ensemble`; the loss is the squared error.
     size
         Number of pairs to train: two networks each.
+    ridge
+        Strength r of a penalty r/2 |theta - theta(0)|^2, in units of the learning rates (`anchored_descent`).
     linear_size
         Number of draws for the linearised mean, which needs no training; ten times `size` by default.
     memory_limit, directory, checkpoint_every, progress
@@ -140,20 +150,25 @@ def paired_ensemble(
     # Shapes and types are enough here, and cost no compilation.
     sample = eqx.filter_eval_shape(net.init, key, x.shape[1:], weights=weights, dtype=x.dtype)
     net.check(sample, x_test)
-    task, _ = as_task(net, sample, x, y, learning_rate, "sgd", "mse", None, key, None)
+    if ridge > 0:
+        how = None, anchored_descent(net, x.shape[1:], learning_rate, ridge)
+    else:
+        how = learning_rate, "sgd"
+    task, _ = as_task(net, sample, x, y, *how, "mse", None, key, None)
     linear_size = 10 * size if linear_size is None else linear_size
     if size < 2 or linear_size < 2:
         raise ValueError(f"size and linear_size must be at least 2, got {size} and {linear_size}.")
     settings = {
         **describe(net, key, task, x_test, "sgd", learning_rate, weights),
         "steps": steps,
+        "ridge": float(ridge),
         "kind": "pairs",
     }
     if directory is not None:
         refuse_unnamed(weights=weights)
     trained_key, linear_key = jax.random.split(key)
     pairs = map_members(
-        Pair(net, task, x_test, steps, weights, trained=True),
+        Pair(net, task, x_test, learning_rate, ridge, steps, weights, trained=True),
         trained_key,
         size,
         2 * bytes_of_training(net, task, x_test),
@@ -164,14 +179,14 @@ def paired_ensemble(
         progress=progress,
     )
     alone = map_members(
-        Pair(net, task, x_test, steps, weights, trained=False),
+        Pair(net, task, x_test, learning_rate, ridge, steps, weights, trained=False),
         linear_key,
         linear_size,
         2 * bytes_of_training(net, task, x_test),
         memory_limit=memory_limit,
         progress=progress,
     )
-    _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]))
+    _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]) + ridge)
     outputs, linear = pairs["outputs"], pairs["linear"]
     nonlinear = sample_mean((outputs - linear).mean(axis=1))
     linear_mean = sample_mean(alone["linear"].mean(axis=1))
@@ -184,6 +199,7 @@ def paired_ensemble(
         ),
         outputs=outputs,
         linear=linear,
+        linear_draws=alone["linear"],
         settings={"size": size, "linear_size": linear_size, **settings},
     )
 

@@ -2,7 +2,9 @@ r"""Where gradient descent takes the linearised network, without training it.
 
 With the tangent kernel of the start, residual $e(0) = z_{train}(0) - y$ and squared error, $T$ steps give
 
-$$z_{test}(T) = z_{test}(0) - H_{test,train}\,\frac{1 - (1-\eta H_{train})^T}{H_{train}}\,e(0).$$
+$$z_{test}(T) = z_{test}(0) - H_{test,train}\,\frac{1 - (1-\eta H_{train})^T}{H_{train}}\,e(0),$$
+
+and a ridge r replaces $H_{train}$ by $H_{train}+r$.
 """
 
 from typing import NamedTuple
@@ -22,16 +24,19 @@ class LinearDescent(NamedTuple):
     lambda_max: Float[Array, ""]
 
 
-def linear_descent(task: Task, params: PyTree, x_test: Array, steps: int) -> LinearDescent:
-    """Outputs of the network linearised at params, after `steps` full-batch steps on squared error."""
+def linear_descent(
+    task: Task, params: PyTree, x_test: Array, learning_rate: float, steps: int, ridge: float = 0.0
+) -> LinearDescent:
+    """Outputs of the network linearised at params, after `steps` full-batch steps on squared error.
+
+    A ridge is the strength of a spring to params, and adds to the training kernel.
+    """
     residual = task.model(params, task.x) - task.y
-    rates, eta = task.optimizer.rates, task.optimizer.eta
-    if callable(eta):
-        raise ValueError("the linearised network needs a constant learning rate.")
+    rates = task.optimizer.rates
     training = _flat(empirical_ntk(task.model, params, task.x, rates=rates))
     onto_test = _flat(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
     eigenvalues, vectors = jnp.linalg.eigh(training)
-    gain = descent_gain(eigenvalues, eta, steps)
+    gain = descent_gain(eigenvalues + ridge, learning_rate, steps)
     change = onto_test @ (vectors @ (gain * (vectors.T @ residual.T.reshape(-1))))
     start = task.model(params, x_test)
     return LinearDescent(start - change.reshape(start.shape[::-1]).T, eigenvalues[-1])

@@ -29,9 +29,9 @@ class BayesianInference(eqx.Module):
     noise
         Variance of the observation noise.
     width
-        "infinite" conditions the Gaussian process of infinitely wide networks. "finite" takes the widths of the
-        network at their word, as a mixture over one random scale per hidden layer: exact for linear networks
-        with one output, otherwise good for the spread and partial for the mean.
+        "infinite" conditions the Gaussian process of infinitely wide networks. "finite" uses the widths of
+        the network, in a mixture over one random scale per hidden layer: exact for linear networks with one
+        output, otherwise good for the spread and partial for the mean.
     """
 
     noise: float | int = eqx.field(static=True, converter=plain, default=0.0)

@@ -13,7 +13,7 @@ from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
 from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
-from finitewidth.prediction.finite_width.scale_mixture import finite_posterior
+from finitewidth.prediction.finite_width.scale_mixture import with_scales
 from finitewidth.prediction.infinite_width.posterior import posterior
 from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.methods import BayesianInference, Method, Progress
@@ -100,8 +100,9 @@ def predict(
             )
         if method is not None:
             raise ValueError("method belongs to gradient descent; Bayesian inference takes width instead.")
-        conditioned = finite_posterior if algorithm.width == "finite" else posterior
-        training, law = algorithm, conditioned(problem, algorithm)
+        training, law = algorithm, posterior(problem, algorithm)
+        if algorithm.width == "finite":
+            law = with_scales(problem, algorithm.noise, law)
     else:
         training = algorithm or GradientDescent()
         finite = order == 1 or (method is not None and not method.expands)

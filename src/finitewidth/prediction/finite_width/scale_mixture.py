@@ -2,8 +2,8 @@ r"""The posterior of finitely wide Bayesian networks: one random scale per hidde
 
 The weights that leave hidden layer l have the squared length $C_W Q_l$, with $Q_l\sim\chi^2_{n_l}/n_l$
 independent of their directions. Given all scales, take the network for a Gaussian process with the kernel
-recursion $K^{(l+1)}=C_b+Q_l\,C_W\langle\sigma\sigma\rangle_{K^{(l)}}$: with one output this is exact for linear
-networks of any depth, with or without biases; otherwise it leaves out that the data turn the features.
+recursion $K^{(l+1)}=C_b+Q_l\,C_W\langle\sigma\sigma\rangle_{K^{(l)}}$: with one output this is exact for
+linear networks of any depth, with or without biases; otherwise it leaves out that the data turn the features.
 The posterior is then a mixture over the scales with the weights
 
 $$p(Q\,|\,y)\propto\prod_l p(Q_l)\;N(y;\,0,\,K_Q+s^2).$$
@@ -19,15 +19,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.special import gammaln, logsumexp
 
-from finitewidth.architecture import MLP
-from finitewidth.prediction.finite_width.correction import Correction
-from finitewidth.prediction.infinite_width.posterior import posterior
+from finitewidth.architecture import MLP, Layer
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.methods import BayesianInference
+from finitewidth.prediction.finite_width.correction import Correction
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.fluctuations import expandable
 from finitewidth.statistics.kernels import kernels
@@ -47,11 +45,10 @@ class Mixture(NamedTuple):
     log_evidence: float
 
 
-def finite_posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
-    """The law at infinite width, and what the scales of finite layers add to it."""
+def with_scales(problem: TrainingProblem, noise: float, infinite: TrainedDistribution) -> TrainedDistribution:
+    """The posterior of infinite width with what the scales of finite layers add to it."""
     x = np.concatenate([problem.x_train, problem.x_test])
-    found = scale_mixture(problem.net, x, np.asarray(problem.y), inference.noise)
-    infinite = posterior(problem, inference)
+    found = scale_mixture(problem.net, x, np.asarray(problem.y, dtype=float), noise)
     as_array = lambda a: jnp.asarray(a, infinite.mean.dtype)
     correction = Correction(
         mean=as_array(found.mean)[:, None] - infinite.mean,
@@ -62,7 +59,7 @@ def finite_posterior(problem: TrainingProblem, inference: BayesianInference) -> 
     return infinite.corrected(correction)
 
 
-def scale_mixture(net: object, x: np.ndarray, y: Float[np.ndarray, "train out"], noise: float) -> Mixture:
+def scale_mixture(net: Layer, x: np.ndarray, y: Float[np.ndarray, "train out"], noise: float) -> Mixture:
     """The mixture over scales for points x, the first of which carry the labels y."""
     stack = _described(net, y, noise)
     if _folds(stack):
@@ -75,7 +72,7 @@ def scale_mixture(net: object, x: np.ndarray, y: Float[np.ndarray, "train out"],
     return _together(parts)
 
 
-def _described(net: object, y: np.ndarray, noise: float) -> MLP:
+def _described(net: Layer, y: np.ndarray, noise: float) -> MLP:
     """The network as dense layers; one sentence where the mixture is not known."""
     stack = expandable(net)
     if not stack.hidden:
@@ -86,7 +83,7 @@ def _described(net: object, y: np.ndarray, noise: float) -> MLP:
             "of several outputs are matrices; predict one column at a time, with a network of its own."
         )
     if not noise > 0:
-        raise ValueError(f'width="finite" needs observation noise, got noise={noise:g}; pass a positive variance.')
+        raise ValueError(f'width="finite" needs a positive noise variance, got noise={noise:g}.')
     if not _folds(stack) and len(stack.hidden) > _MOST_HIDDEN:
         raise ValueError(
             f'width="finite" takes at most {_MOST_HIDDEN} hidden layers of {stack.activation.name!r}, got '
@@ -103,7 +100,7 @@ def _folds(stack: MLP) -> bool:
     return len(stack.hidden) == 1 or (homogeneous and not np.asarray(stack.C_b)[1:-1].any())
 
 
-def log_density(log_scale: Float[np.ndarray, " k"], width: int) -> Float[np.ndarray, " k"]:
+def log_density(log_scale: Float[np.ndarray, " k"], width: int | np.ndarray) -> Float[np.ndarray, " k"]:
     r"""Log density of $\log Q$ for $Q\sim\chi^2_n/n$."""
     half = width / 2
     return half * (np.log(half) + log_scale - np.exp(log_scale)) - gammaln(half)
@@ -202,7 +199,7 @@ def _over_inner_scales(
         C_W = jnp.asarray(stack.C_W).at[1:-1].multiply(jnp.exp(jnp.asarray(logarithms)))
         kernel = np.asarray(kernels(dataclasses.replace(stack, C_W=C_W), x).nngp, dtype=float)
         found = _Conditional.of(kernel, stack, y, noise).mixed(lattice)
-        prior = sum(log_density(t, n) for t, n in zip(logarithms, inner.tolist(), strict=True))
+        prior = float(log_density(logarithms, inner).sum())
         return found._replace(log_evidence=found.log_evidence + prior + volume)
 
     found: dict[_Scales, Mixture] = {}

@@ -1,17 +1,17 @@
 r"""The field that neurons make and feel: self-consistent equations at width n.
 
 The trained weights of a network with ridge r obey $u=\sum_a\epsilon_a\nabla g_a$ with
-$r\,\epsilon=y-z(\theta^*)$. Take one neuron out: the n - 1 others have the dual vector e, which knows nothing
-of it; put back, it shifts e by $-G\,g$. So it sees $\epsilon=e-Gg$, and averages over networks become averages
-over one neuron's start and over e. With $R=r+\lambda_b$ (the output bias learns too), E over both,
+$r\,\epsilon=y-z(\theta^*)$. Take one neuron out: the n - 1 others have the dual vector e, which knows
+nothing of it; put back, it shifts e by $-G\,g$. So it sees $\epsilon=e-Gg$, and averages over networks
+become averages E over one neuron's start and over e. With $R=r+\lambda_b$ (the output bias learns too),
 $J=n\,E[\partial g/\partial e]$, and G the response of the n - 1 others,
 
 $$R\,\bar e+(n-RG)\,E[g]=y,\qquad (R+J-\tfrac1n RGJ)\,G=1,\qquad
   \mathrm{Cov}(e)=G\,(C_b+n\,\mathrm{Cov}[g\,|\,e])\,G .$$
 
-Kept: the whole motion of each neuron, its correlation with the field, the mean response. Dropped: e is taken to
-be Gaussian, and the fluctuations of G from network to network are left out of everything but its mean. Both
-are of relative order $n^{-2}$: mean and covariance are exact to order 1/n.
+Kept: the whole motion of each neuron, its correlation with the field, the mean response. Dropped: e is taken
+to be Gaussian, and G for its mean over networks. Both matter at order $n^{-2}$ only: mean and covariance are
+exact to order 1/n.
 """
 
 from typing import NamedTuple
@@ -20,10 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.prediction.finite_width.mean_field.neurons import Field, GroupAverages, Neuron, Population, settle
+from finitewidth.prediction.finite_width.mean_field.neurons import (
+    Field,
+    GroupAverages,
+    Neuron,
+    Population,
+    settle,
+)
 
-_MOST_ITERATIONS = 150
-_TOLERANCE = 1e-6
+_MOST_ITERATIONS = 60
+# An iteration may still change the field by so much of itself, or of its sampling error.
+_TOLERANCE, _SHARE_OF_ERROR = 1e-7, 0.05
 
 
 class Kernels(NamedTuple):
@@ -49,7 +56,12 @@ class NoSolutionError(ValueError):
 
 
 def trained_moments(
-    neuron: Neuron, start: Population, kernels: Kernels, y: Float[np.ndarray, " train"], ridge: float, width: int
+    neuron: Neuron,
+    start: Population,
+    kernels: Kernels,
+    y: Float[np.ndarray, " train"],
+    ridge: float,
+    width: int,
 ) -> Moments:
     """Solve the equations and read off the moments at the test points."""
     state = _State.at_infinite_width(kernels, y, ridge, width)
@@ -61,7 +73,7 @@ def trained_moments(
         state, change = state.next(found)
         if not np.isfinite(change):
             break
-        if max(change, found.unrest.max()) < _TOLERANCE:
+        if max(change, found.unrest.max()) < max(_TOLERANCE, _SHARE_OF_ERROR * state.sampling_error(found)):
             return state.moments(found)
     raise NoSolutionError(
         f"the mean-field equations have no solution within reach at width {width} and ridge {ridge:.3g}: "
@@ -106,6 +118,11 @@ class _State(NamedTuple):
         """J."""
         return self.n * found.answer.mean(axis=0) + self.by_neurons
 
+    def sampling_error(self, found: GroupAverages) -> float:
+        """Standard error of the mean field, relative to it."""
+        shift = self.n * found.remainder[:, : len(self.y)] @ self.G
+        return _size(_error(shift)) / max(_size(self.e), np.finfo(float).tiny)
+
     def next(self, found: GroupAverages) -> tuple["_State", float]:
         """One iteration, and the relative change that it made."""
         n, G, train = self.n, self.G, len(self.y)
@@ -117,7 +134,7 @@ class _State(NamedTuple):
         spread = J @ G @ self.noise @ G @ J.T / n
         noise = self.kernels.nngp[:train, :train] - n * np.outer(g, g) - spread
         noise = noise + n * found.squares.mean(axis=0)[:train, :train]
-        change = max(_size(step) / _size(self.e), _size(response - G) / _size(G))
+        change = _size(step) / max(_size(self.e), np.finfo(float).tiny)
         return self._replace(e=self.e - step, G=response, noise=(noise + noise.T) / 2), change
 
     def moments(self, found: GroupAverages) -> Moments:
@@ -144,9 +161,7 @@ class _State(NamedTuple):
         moved = n * np.einsum("ip,gpa->gia", delivery, found.answer) @ G
         reach = (start @ delivery.T)[:train] + self.kernels.C_b * bias
         square = square - moved @ reach - (moved @ reach).swapaxes(1, 2)
-        return Moments(
-            mean, _error(n * found.remainder @ delivery.T), covariance, _error(square)
-        )
+        return Moments(mean, _error(n * found.remainder @ delivery.T), covariance, _error(square))
 
 
 def _size(array: np.ndarray) -> float:

@@ -23,24 +23,24 @@ class MeanField(Method):
     """Whole neurons in the field of the trained network: one hidden layer, one output, a ridge.
 
     Every sampled neuron moves to its resting point in the field of all the others, which is found
-    self-consistently. To order 1/width this is the expansion; beyond, it keeps the whole motion of each neuron
-    where the expansion stops at its third order.
+    self-consistently. To order 1/width this is the expansion; beyond, it keeps the whole motion of each
+    neuron, where the expansion stops at its third order.
 
     Parameters
     ----------
     neurons
-        How many neurons to sample, rounded up to 128 times a power of two.
+        How many neurons to sample, rounded up to 64 times a power of two.
     key
         Randomness.
     """
 
-    neurons: int = eqx.field(static=True, converter=plain, default=8192)
+    neurons: int = eqx.field(static=True, converter=plain, default=16_384)
     key: PRNGKeyArray = eqx.field(default_factory=lambda: jax.random.key(0))
 
     expands = False
 
     def __check_init__(self):
-        check_whole("neurons", self.neurons, least=128)
+        check_whole("neurons", self.neurons, least=64)
         check_key(self.key)
 
     def correct(
@@ -80,8 +80,8 @@ def _described(problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: fl
         )
     if outputs != 1:
         raise ValueError(
-            f"MeanField describes one output, and y_train has {outputs}: predict one column at a time, with a "
-            "network of its own, or use TrainedNetworks(k)."
+            f"MeanField describes one output, and y_train has {outputs}: predict one column at a time, "
+            "with a network of its own, or use TrainedNetworks(k)."
         )
     if not is_smooth(net.activation.function):
         raise ValueError(
@@ -90,8 +90,8 @@ def _described(problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: fl
         )
     if not (algorithm.converged and ridge > 0):
         raise ValueError(
-            f"MeanField describes the end of training with a ridge, got ridge={ridge:g} and {algorithm}: pass "
-            "ridge > 0 and no number of steps, or use TrainedNetworks(k)."
+            f"MeanField describes the end of training with a ridge, got ridge={ridge:g} and {algorithm}: "
+            "pass ridge > 0 and no number of steps, or use TrainedNetworks(k)."
         )
     return net
 

@@ -2,8 +2,8 @@ r"""Neurons that settle in the field of the trained network around them.
 
 One neuron has input weights w, a bias b and an output weight $v/\sqrt n$. With rates absorbed,
 $w=w_0+\sqrt{\lambda_W/n_0}\,u_w$, $b=b_0+\sqrt{\lambda_b}\,u_b$, $v=v_0+\sqrt{\lambda_W}\,u_v$, it adds
-$g_a(u)=v\,\sigma(w\cdot x_a+b)/\sqrt n$ to the output at $x_a$. The rest of the network holds it in the field e
-and answers with the response G, so that it rests at the minimum of
+$g_a(u)=v\,\sigma(w\cdot x_a+b)/\sqrt n$ to the output at $x_a$. The rest of the network holds it in the
+field e and answers with the response G, so that it rests at the minimum of
 
 $$\tfrac12|u|^2-\sum_a e_a\,g_a(u)+\tfrac12\sum_{ab}g_a(u)\,G_{ab}\,g_b(u).$$
 """
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -24,13 +24,16 @@ from finitewidth.architecture import MLP
 from finitewidth.derivatives import value_and_derivatives
 
 # Independent populations, whose scatter gives the standard error.
-GROUPS = 16
-# Output weights at the nodes of a quadrature that is exact up to their seventh power, with both signs of the
-# random part of the field: so many neurons share their input weights.
+GROUPS = 8
+# Neurons that share their input weights: output weights at the nodes of a quadrature that is exact up to
+# their seventh power, each with both signs of the random part of the field. Odd powers of either, which are
+# larger than the answer by the root of the width, cancel exactly.
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(4)
-COMBINATIONS = 2 * len(_NODES)
+SHARING = 2 * len(_NODES)
 _NEWTON_STEPS = 2
 _STEP_LENGTHS = 4.0 ** -np.arange(5)
+# Near the end of its valley a neuron gives way without limit; below this stiffness it is taken for convex.
+_LEAST_STIFFNESS = 0.1
 
 
 class Population(NamedTuple):
@@ -52,9 +55,11 @@ class Population(NamedTuple):
         """Input weights from scrambled Sobol points, at least `neurons` in all."""
         points, d = x.shape
         first, last = net.layers
-        each = 2 ** max(0, int(np.ceil(np.log2(neurons / (GROUPS * COMBINATIONS)))))
+        each = 2 ** max(0, int(np.ceil(np.log2(neurons / (GROUPS * SHARING)))))
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-        inputs = np.concatenate([x * np.sqrt(first.C_W / d), np.full((points, 1), np.sqrt(first.C_b))], axis=1)
+        inputs = np.concatenate(
+            [x * np.sqrt(first.C_W / d), np.full((points, 1), np.sqrt(first.C_b))], axis=1
+        )
         unit = np.stack([ndtri(qmc.Sobol(d + 1, rng=rng).random(each)) for _ in range(GROUPS)])
         noise = rng.normal(size=(GROUPS, each, train))
         shares = np.tile(_NODE_WEIGHTS / _NODE_WEIGHTS.sum() / 2, 2) / each
@@ -63,9 +68,9 @@ class Population(NamedTuple):
             *map(
                 jnp.asarray,
                 (
-                    np.tile(unit @ inputs.T, (1, COMBINATIONS, 1)),
+                    np.tile(unit @ inputs.T, (1, SHARING, 1)),
                     one_group * np.repeat(np.tile(_NODES, 2), each) * np.sqrt(last.C_W),
-                    np.concatenate([noise] * len(_NODES) + [-noise] * len(_NODES), axis=1),
+                    np.concatenate([np.tile(sign * noise, (1, len(_NODES), 1)) for sign in (1, -1)], axis=1),
                     one_group * np.repeat(shares, each),
                 ),
             )
@@ -115,7 +120,9 @@ class Neuron(eqx.Module):
         by_input = (v[:, None] * ds)[:, None, :] * self.inputs.T
         return jnp.concatenate([by_input, self.readout_rate * s[:, None, :]], axis=1) / self.root_width
 
-    def curvature(self, eps: Float[Array, "m train"], v: Array, ds: Array, dds: Array) -> Float[Array, "m q q"]:
+    def curvature(
+        self, eps: Float[Array, "m train"], v: Array, ds: Array, dds: Array
+    ) -> Float[Array, "m q q"]:
         """Second derivatives of the sum of eps g."""
         train = eps.shape[1]
         x = self.inputs[:train]
@@ -137,7 +144,7 @@ class GroupAverages(NamedTuple):
     answer
         Derivative of g by the field minus its value at the start, (p, train).
     unrest
-        Largest gradient of the energy.
+        Gradient of the energy relative to u, both as root mean squares.
     """
 
     remainder: Float[Array, "*group p"]
@@ -154,9 +161,7 @@ def settle(
     return lax.map(lambda group: _settle_group(neuron, *group, field), (start, u))
 
 
-def _settle_group(
-    neuron: Neuron, start: Population, u: Array, field: Field
-) -> tuple[Array, GroupAverages]:
+def _settle_group(neuron: Neuron, start: Population, u: Array, field: Field) -> tuple[Array, GroupAverages]:
     train, G = len(field.mean), field.response
     e = field.mean + start.noise @ field.root
 
@@ -192,12 +197,34 @@ def _settle_group(
     answer = jnp.einsum("mqp,mqa->pa", w[:, None, None] * P, _solve(hessian, convex, P[:, :, :train]))
     answer -= jnp.einsum("mqp,mqa->pa", w[:, None, None] * P0, P0[:, :, :train])
     squares = (w[:, None] * g).T @ g - (w[:, None] * g0).T @ g0
-    return u, GroupAverages(w @ (g - g0 - linear), squares, answer, jnp.max(jnp.abs(gradient)))
+    unrest = jnp.sqrt(jnp.sum(w @ gradient**2) / jnp.sum(w @ u**2))
+    return u, GroupAverages(w @ (g - g0 - linear), squares, answer, unrest)
 
 
 def _solve(hessian: Array, convex: Array, right: Array) -> Array:
-    """Hessian^-1 right; without the curvature where that is not positive definite."""
-    factor = jnp.linalg.cholesky(hessian)
-    bent = jnp.isfinite(factor).all(axis=(1, 2), keepdims=True)
-    factor = jnp.where(bent, factor, jnp.linalg.cholesky(convex))
-    return jax.scipy.linalg.cho_solve((factor, True), right)
+    """Hessian^-1 right; without the curvature where that leaves too little stiffness."""
+    stiff, _ = _eliminated(hessian, right[:, :, :1])
+    return _eliminated(jnp.where(stiff[:, None, None], hessian, convex), right)[1]
+
+
+def _eliminated(
+    matrix: Float[Array, "m q q"], right: Float[Array, "m q k"]
+) -> tuple[Bool[Array, " m"], Float[Array, "m q k"]]:
+    """Whether all pivots are stiff enough, and the solution.
+
+    Calls of LAPACK within a loop on the CPU can wait for each other for ever.
+    """
+
+    def step(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        stiff, rows = state
+        row = lax.dynamic_index_in_dim(rows, k, axis=1)
+        pivot = lax.dynamic_index_in_dim(row, k, axis=2)
+        row = row / pivot
+        column = lax.dynamic_index_in_dim(rows, k, axis=2)
+        here = (jnp.arange(rows.shape[1]) == k)[None, :, None]
+        return stiff & (pivot[:, 0, 0] > _LEAST_STIFFNESS), jnp.where(here, row, rows - column * row)
+
+    q = matrix.shape[1]
+    start = jnp.ones(len(matrix), bool), jnp.concatenate([matrix, right], axis=2)
+    stiff, rows = lax.fori_loop(0, q, step, start)
+    return stiff, rows[:, :, q:]
