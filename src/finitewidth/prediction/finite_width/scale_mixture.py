@@ -191,7 +191,7 @@ def _over_inner_scales(
     Starting from one, the values spread over their lattice as long as the evidence of a neighbour may count.
     """
     inner = np.array(stack.hidden[:-1])
-    steps = np.sqrt(2 / (inner + len(y)))
+    steps = 0.7 * np.sqrt(2 / (inner + len(y)))
     volume = np.log(steps).sum()
 
     def at(node: _Scales) -> Mixture:
