@@ -87,11 +87,11 @@ CLAIMS = (
         title="the posterior of deep linear networks is a mixture over one scale per layer",
         statement=(
             "Given the squared lengths Q_l of the weights that leave each hidden layer, chi squared over "
-            "their number, a linear network with one output is a Gaussian process with the kernel scaled by Q_l at "
-            "every layer; conditioned on labels it is a mixture of Gaussian processes, at any width."
+            "their number, a linear network with one output is a Gaussian process with the kernel scaled by "
+            "Q_l at every layer; conditioned on labels it is a mixture of Gaussian processes, at any width."
         ),
         source=f"{BEYOND}: {BOOK}, chapter 6 at finite width",
-        quick=WeightedDraws("linear", (2, 3), 400_000, 2.0),
+        quick=WeightedDraws("linear", (2, 3), 800_000, 2.0),
         full=WeightedDraws("linear", (2, 3, 4), 8_000_000, 2.0),
         theory=_theory,
         measure=_measure,

@@ -119,8 +119,8 @@ CLAIMS = (
         statement=(
             "Networks with one hidden layer, trained to the end with a ridge, have the mean and variance of "
             "neurons that each rest in the field of all the others, whose dual vector e = (y - z) / r knows "
-            "nothing of the neuron and answers to it with the response G. At width 16, with labels up to 3.3, "
-            "the shift of the mean is a third of its first order in 1/n."
+            "nothing of the neuron and answers to it with the response G. At width 16, with labels up to "
+            "3.3, the shift of the mean is a third of its first order in 1/n."
         ),
         source=f"{BEYOND}: {BOOK}, chapter infinity",
         quick=NarrowNetworks(16, 8192, 1000),
