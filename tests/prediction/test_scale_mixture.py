@@ -119,7 +119,5 @@ def test_what_is_not_known_is_refused():
         law(fw.MLP((4,) * 4, "erf"))
     with pytest.raises(ValueError, match="no hidden layer"):
         law(fw.MLP((), "erf"))
-    with pytest.raises(ValueError, match='width must be "infinite" or "finite", got 7'):
-        fw.BayesianInference(NOISE, width=7)
     with pytest.raises(ValueError, match="method belongs to gradient descent"):
         law(fw.MLP((4,), "erf"), method=fw.MeanField())

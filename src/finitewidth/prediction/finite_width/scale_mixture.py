@@ -164,7 +164,7 @@ class _Conditional(NamedTuple):
         for block in np.array_split(np.arange(len(likely)), 1 + len(likely) // 256):
             grown = 1 + np.exp(lattice.logarithms[block])[:, None] * self.t
             likely[block] -= 0.5 * np.sum(np.log(grown) + self.Y**2 / grown, axis=1)
-        log_evidence = float(logsumexp(likely))
+        log_evidence = float(np.asarray(logsumexp(likely)))
         weight = np.exp(likely - log_evidence)
         kept = weight > _NEGLIGIBLE * weight.max()
         Q, weight = np.exp(lattice.logarithms[kept]), weight[kept] / weight[kept].sum()
@@ -220,7 +220,7 @@ def _over_inner_scales(
 def _together(parts: list[Mixture]) -> Mixture:
     """One mixture of all, each with its evidence as weight."""
     logs = np.array([part.log_evidence for part in parts])
-    log_evidence = float(logsumexp(logs))
+    log_evidence = float(np.asarray(logsumexp(logs)))
     weight = np.exp(logs - log_evidence)
     means = np.stack([part.mean for part in parts])
     mean = weight @ means

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +40,7 @@ class WeightedDraws:
 
 
 @functools.cache
-def _law(setting: WeightedDraws, width: str) -> TrainedDistribution:
+def _law(setting: WeightedDraws, width: Literal["infinite", "finite"]) -> TrainedDistribution:
     return predict(setting.network, *setting.data, BayesianInference(setting.noise, width))
 
 

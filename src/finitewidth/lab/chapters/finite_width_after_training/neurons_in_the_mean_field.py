@@ -3,6 +3,7 @@
 import functools
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -58,7 +59,8 @@ def _law(setting: NarrowNetworks, order: int, neurons: int = 0) -> TrainedDistri
     law = predict(wide, *setting.data, ridge=setting.ridge, order=1, method=DenseTensors())
     infinite, more = _law(setting, 0), 4096 / setting.width
     mean = infinite.mean + more * law.mean_correction
-    return TrainedDistribution(mean, infinite.covariance + more * law.covariance_correction)
+    covariance = infinite.covariance + more * jnp.asarray(law.covariance_correction)
+    return TrainedDistribution(mean, covariance)
 
 
 def _theory(setting: NarrowNetworks) -> Prediction:
@@ -106,7 +108,8 @@ def _figure(setting: NarrowNetworks, predicted: Prediction, measured: Measuremen
         points = np.arange(len(predicted[name]))
         for k, (label, values) in enumerate(laws.items()):
             axes.plot(points + 0.08 * (k - 1), values, "_", ms=22, mew=2, color=style.PALETTE[k], label=label)
-        style.measured_points(axes, points, *measured[name], style.GREY, "networks")
+        found = measured[name]
+        style.measured_points(axes, points, found.value, found.sem, style.GREY, "networks")
         axes.set(xlabel="test point", ylabel=name, xticks=points)
         style.legend(axes)
     return figure

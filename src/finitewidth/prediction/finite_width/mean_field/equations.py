@@ -112,15 +112,15 @@ class _State(NamedTuple):
 
     def added(self, found: GroupAverages) -> Float[np.ndarray, " p"]:
         """E[g]: the linear answer is known exactly, the remainder is averaged."""
-        return found.remainder.mean(axis=0) + self.by_neurons @ self.e / self.n
+        return np.asarray(found.remainder).mean(axis=0) + self.by_neurons @ self.e / self.n
 
     def answer(self, found: GroupAverages) -> Float[np.ndarray, "p train"]:
         """J."""
-        return self.n * found.answer.mean(axis=0) + self.by_neurons
+        return self.n * np.asarray(found.answer).mean(axis=0) + self.by_neurons
 
     def sampling_error(self, found: GroupAverages) -> float:
         """Standard error of the mean field, relative to it."""
-        shift = self.n * found.remainder[:, : len(self.y)] @ self.G
+        shift = self.n * np.asarray(found.remainder)[:, : len(self.y)] @ self.G
         return _size(_error(shift)) / max(_size(self.e), np.finfo(float).tiny)
 
     def next(self, found: GroupAverages) -> tuple["_State", float]:
@@ -161,7 +161,7 @@ class _State(NamedTuple):
         moved = n * np.einsum("ip,gpa->gia", delivery, found.answer) @ G
         reach = (start @ delivery.T)[:train] + self.kernels.C_b * bias
         square = square - moved @ reach - (moved @ reach).swapaxes(1, 2)
-        return Moments(mean, _error(n * found.remainder @ delivery.T), covariance, _error(square))
+        return Moments(mean, _error(n * np.asarray(found.remainder) @ delivery.T), covariance, _error(square))
 
 
 def _size(array: np.ndarray) -> float:

@@ -21,6 +21,7 @@ from scipy.stats import qmc
 
 from finitewidth.activations import Activation
 from finitewidth.architecture import MLP
+from finitewidth.arrays import AnyArray
 from finitewidth.derivatives import value_and_derivatives
 
 # Independent populations, whose scatter gives the standard error.
@@ -147,10 +148,10 @@ class GroupAverages(NamedTuple):
         Gradient of the energy relative to u, both as root mean squares.
     """
 
-    remainder: Float[Array, "*group p"]
-    squares: Float[Array, "*group p p"]
-    answer: Float[Array, "*group p train"]
-    unrest: Float[Array, "*group"]
+    remainder: Float[AnyArray, "*group p"]
+    squares: Float[AnyArray, "*group p p"]
+    answer: Float[AnyArray, "*group p train"]
+    unrest: Float[AnyArray, "*group"]
 
 
 @eqx.filter_jit
@@ -158,7 +159,7 @@ def settle(
     neuron: Neuron, start: Population, u: Float[Array, "group m q"], field: Field
 ) -> tuple[Float[Array, "group m q"], GroupAverages]:
     """A few Newton steps of every neuron towards its rest, and the averages there."""
-    return lax.map(lambda group: _settle_group(neuron, *group, field), (start, u))
+    return lax.map(lambda group: _settle_group(neuron, group[0], group[1], field), (start, u))
 
 
 def _settle_group(neuron: Neuron, start: Population, u: Array, field: Field) -> tuple[Array, GroupAverages]:
@@ -180,7 +181,7 @@ def _settle_group(neuron: Neuron, start: Population, u: Array, field: Field) -> 
         return P, gradient, convex - neuron.curvature(eps, v, ds, dds), convex
 
     def newton(u: Array, _: None) -> tuple[Array, None]:
-        _, gradient, hessian, convex = expansion(u)
+        gradient, hessian, convex = expansion(u)[1:]
         step = -_solve(hessian, convex, gradient[:, :, None])[:, :, 0]
         before = energy(u)
         after = jnp.stack([energy(u + t * step) for t in _STEP_LENGTHS])
