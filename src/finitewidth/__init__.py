@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction import estimators as estimators
     from finitewidth.prediction.distribution import TrainedDistribution
     from finitewidth.prediction.finite_width.dense.method import DenseTensors
+    from finitewidth.prediction.finite_width.mean_field.method import MeanField
     from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
     from finitewidth.prediction.infinite_width.posterior import evidence
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
     from finitewidth.tuning import Tuning, tune
     from finitewidth.verification.result import Verification
+    from finitewidth.verification.trained_networks import TrainedNetworks
     from finitewidth.verification.verify import verify
 
     __version__: str

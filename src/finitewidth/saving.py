@@ -25,6 +25,7 @@ from finitewidth.whole_files import whole_file
 
 FORMAT = 1
 _TEXT = "finitewidth.json"
+# Name in files, and module; with a colon the name that the class has there, where two share one.
 _CLASSES = {
     "MLP": "finitewidth.architecture.mlp",
     "Dense": "finitewidth.architecture.dense",
@@ -42,6 +43,8 @@ _CLASSES = {
     "ByNumberOfPoints": "finitewidth.prediction.finite_width.choice",
     "DenseTensors": "finitewidth.prediction.finite_width.dense.method",
     "SampledNeurons": "finitewidth.prediction.finite_width.sampled.method",
+    "TrainedNetworks": "finitewidth.verification.trained_networks",
+    "MeanFieldMethod": "finitewidth.prediction.finite_width.mean_field.method:MeanField",
     "TrainedDistribution": "finitewidth.prediction.distribution",
     "Correction": "finitewidth.prediction.finite_width.correction",
     "Origins": "finitewidth.prediction.finite_width.correction",
@@ -54,6 +57,15 @@ _CLASSES = {
     "MeasuredCurves": "finitewidth.verification.result",
     "Verification": "finitewidth.verification.result",
 }
+
+
+def _home(name: str) -> tuple[str, str]:
+    """Module and class that a name in a file stands for."""
+    module, _, own_name = _CLASSES[name].partition(":")
+    return module, own_name or name
+
+
+_NAMES = {_home(name): name for name in _CLASSES}
 # What reading a file with flipped bytes raises.
 _DAMAGE = (
     zipfile.BadZipFile, KeyError, TypeError, ValueError, AttributeError, IndexError, EOFError, OSError,
@@ -167,14 +179,15 @@ def _described(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, jax.Array | np.ndarray):
         arrays[where] = np.asarray(value)
         return {"array": where, "of": "jax" if isinstance(value, jax.Array) else "numpy"}
-    name = type(value).__name__
-    if _CLASSES.get(name) == type(value).__module__:
+    name = _NAMES.get((type(value).__module__, type(value).__name__))
+    if name is not None:
         places = {field: f"{where}.{field}".lstrip(".") for field in _fields(value)}
         fields = {field: _described(getattr(value, field), at, arrays) for field, at in places.items()}
         return {"class": name, "fields": fields}
     if type(value) is tuple:
         return {"tuple": [_described(entry, f"{where}[{k}]", arrays) for k, entry in enumerate(value)]}
-    raise TypeError(f"{where or 'this'} is a {type(value).__module__}.{name}, which cannot be saved.")
+    named = f"{type(value).__module__}.{type(value).__name__}"
+    raise TypeError(f"{where or 'this'} is a {named}, which cannot be saved.")
 
 
 def _fields(value: Any) -> tuple[str, ...]:
@@ -200,7 +213,8 @@ def _made(described: Any, members: dict[str, np.ndarray]) -> Any:
     name = described["class"]
     if name not in _CLASSES:
         raise ValueError(f"it holds an object {name!r} that this version of finitewidth does not know.")
-    kind = getattr(importlib.import_module(_CLASSES[name]), name)
+    module, own_name = _home(name)
+    kind = getattr(importlib.import_module(module), own_name)
     made = {field: _made(entry, members) for field, entry in described["fields"].items()}
     arguments = inspect.signature(kind).parameters.values()
     listed = [made.pop(argument.name) for argument in arguments if argument.kind is argument.VAR_POSITIONAL]

@@ -46,6 +46,8 @@ class PairedEnsemble(NamedTuple):
         the trained mean with the least noise.
     outputs, linear
         Of every pair, trained and linearised, with both signs of the last layer: (pairs, 2, test, out).
+    linear_draws
+        Linearised networks of further draws, which were not trained: (draws, 2, test, out).
     settings
         Everything that the numbers depend on.
     """
@@ -56,6 +58,7 @@ class PairedEnsemble(NamedTuple):
     mean: Estimate
     outputs: Float[np.ndarray, "pairs 2 test out"]
     linear: Float[np.ndarray, "pairs 2 test out"]
+    linear_draws: Float[np.ndarray, "draws 2 test out"]
     settings: Settings
 
     @property
@@ -79,9 +82,9 @@ class Pair(eqx.Module):
     net: Layer
     task: Task
     x_test: Array
-    steps: int = eqx.field(static=True)
-    eta: float = eqx.field(static=True)
+    learning_rate: float = eqx.field(static=True)
     ridge: float = eqx.field(static=True)
+    steps: int = eqx.field(static=True)
     weights: str | Draw = eqx.field(static=True)
     trained: bool = eqx.field(static=True)
 
@@ -89,8 +92,8 @@ class Pair(eqx.Module):
         draw_key, batch_key = jax.random.split(key)
         drawn = self.net.init(draw_key, self.task.x.shape[1:], weights=self.weights, dtype=self.task.x.dtype)
         signs = (drawn, flip_last_layer(drawn))
-        still = (self.x_test, self.steps, self.eta, self.ridge)
-        descents = [linear_descent(self.task, params, *still) for params in signs]
+        how = (self.x_test, self.learning_rate, self.steps, self.ridge)
+        descents = [linear_descent(self.task, params, *how) for params in signs]
         linear = {"linear": jnp.stack([d.outputs for d in descents]), "lambda_max": descents[0].lambda_max}
         if not self.trained:
             return linear
@@ -129,7 +132,7 @@ def paired_ensemble(
     size
         Number of pairs to train: two networks each.
     ridge
-        Strength of a penalty on the distance from the start, as in `predict`.
+        Strength r of a penalty r/2 |theta - theta(0)|^2, in units of the learning rates (`anchored_descent`).
     linear_size
         Number of draws for the linearised mean, which needs no training; ten times `size` by default.
     memory_limit, directory, checkpoint_every, progress
@@ -148,30 +151,29 @@ def paired_ensemble(
     sample = eqx.filter_eval_shape(net.init, key, x.shape[1:], weights=weights, dtype=x.dtype)
     net.check(sample, x_test)
     if ridge > 0:
-        descent, rate = anchored_descent(net, x.shape[1:], learning_rate, ridge), None
+        how = None, anchored_descent(net, x.shape[1:], learning_rate, ridge)
     else:
-        descent, rate = "sgd", learning_rate
-    task, _ = as_task(net, sample, x, y, rate, descent, "mse", None, key, None)
+        how = learning_rate, "sgd"
+    task, _ = as_task(net, sample, x, y, *how, "mse", None, key, None)
     linear_size = 10 * size if linear_size is None else linear_size
     if size < 2 or linear_size < 2:
         raise ValueError(f"size and linear_size must be at least 2, got {size} and {linear_size}.")
     about = describe(net, key, task, x_test, "sgd", learning_rate, weights)
-    settings = {**about, "steps": steps, "kind": "pairs", **({"ridge": ridge} if ridge > 0 else {})}
+    settings = {**about, "steps": steps, "kind": "pairs", **({"ridge": float(ridge)} if ridge > 0 else {})}
     if directory is not None:
         refuse_unnamed(weights=weights)
     trained_key, linear_key = jax.random.split(key)
     trained, linearised = (
-        Pair(net, task, x_test, steps, learning_rate, ridge, weights, trained) for trained in (True, False)
+        Pair(net, task, x_test, learning_rate, ridge, steps, weights, trained) for trained in (True, False)
     )
-    how: dict[str, Any] = {"memory_limit": memory_limit, "progress": progress}
+    shared: dict[str, Any] = {"memory_limit": memory_limit, "progress": progress}
     kept: dict[str, Any] = {
         "directory": directory, "settings": settings, "checkpoint_every": checkpoint_every
     }  # fmt: skip
     bytes_each = 2 * bytes_of_training(net, task, x_test)
-    pairs = map_members(trained, trained_key, size, bytes_each, **how, **kept)
-    alone = map_members(linearised, linear_key, linear_size, bytes_each, **how)
-    largest = np.concatenate([pairs["lambda_max"], alone["lambda_max"]]) + ridge
-    _refuse_unstable(learning_rate, largest)
+    pairs = map_members(trained, trained_key, size, bytes_each, **shared, **kept)
+    alone = map_members(linearised, linear_key, linear_size, bytes_each, **shared)
+    _refuse_unstable(learning_rate, np.concatenate([pairs["lambda_max"], alone["lambda_max"]]) + ridge)
     outputs, linear = pairs["outputs"], pairs["linear"]
     nonlinear = sample_mean((outputs - linear).mean(axis=1))
     still = sample_mean(alone["linear"].mean(axis=1))
@@ -182,6 +184,7 @@ def paired_ensemble(
         mean=Estimate(nonlinear.value + still.value, np.hypot(nonlinear.sem, still.sem), nonlinear.dof),
         outputs=outputs,
         linear=linear,
+        linear_draws=alone["linear"],
         settings={"size": size, "linear_size": linear_size, **settings},
     )
 

@@ -4,7 +4,7 @@ With the tangent kernel of the start, residual $e(0) = z_{train}(0) - y$ and squ
 
 $$z_{test}(T) = z_{test}(0) - H_{test,train}\,\frac{1 - (1-\eta H_{train})^T}{H_{train}}\,e(0),$$
 
-and with a ridge r on the distance from the start $H_{train}+r$ in the place of $H_{train}$.
+and a ridge r replaces $H_{train}$ by $H_{train}+r$.
 """
 
 from typing import NamedTuple
@@ -25,20 +25,18 @@ class LinearDescent(NamedTuple):
 
 
 def linear_descent(
-    task: Task, params: PyTree, x_test: Array, steps: int, eta: float | None = None, ridge: float = 0.0
+    task: Task, params: PyTree, x_test: Array, learning_rate: float, steps: int, ridge: float = 0.0
 ) -> LinearDescent:
     """Outputs of the network linearised at params, after `steps` full-batch steps on squared error.
 
-    `eta` is the step of the task's optimiser where none is given.
+    A ridge is the strength of a spring to params, and adds to the training kernel.
     """
     residual = task.model(params, task.x) - task.y
-    rates, step = task.optimizer.rates, task.optimizer.eta if eta is None else eta
-    if callable(step):
-        raise ValueError("the linearised network needs a constant learning rate.")
+    rates = task.optimizer.rates
     training = as_matrix(empirical_ntk(task.model, params, task.x, rates=rates))
     onto_test = as_matrix(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
     eigenvalues, vectors = jnp.linalg.eigh(training)
-    gain = descent_gain(eigenvalues + ridge, step, steps)
+    gain = descent_gain(eigenvalues + ridge, learning_rate, steps)
     change = onto_test @ (vectors @ (gain * (vectors.T @ residual.T.reshape(-1))))
     start = task.model(params, x_test)
     return LinearDescent(start - change.reshape(start.shape[::-1]).T, eigenvalues[-1])

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from finitewidth.prediction.finite_width.correction import Correction, Origins
     from finitewidth.prediction.finite_width.dense.method import DenseTensors
     from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+    from finitewidth.prediction.finite_width.mean_field.method import MeanField
     from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
+    from finitewidth.prediction.finite_width.trusted_range import TrustedRange
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
     from finitewidth.prediction.infinite_width.posterior import evidence
     from finitewidth.prediction.methods import BayesianInference, Method

@@ -14,6 +14,7 @@ from finitewidth.checks import check_key, check_whole
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.finite_width.correction import Correction, Origins
 from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+from finitewidth.prediction.finite_width.trusted_range import TrustedRange, range_of
 from finitewidth.prediction.provenance import Provenance
 from finitewidth.saving import save
 from finitewidth.statistics.inputs import ArrayLike
@@ -107,6 +108,11 @@ class TrainedDistribution(eqx.Module):
     def validity(self) -> ExpansionRange:
         """How small the correction is."""
         return _given(self._correction.validity, "a range of validity")
+
+    @property
+    def range(self) -> TrustedRange:
+        """How this law was computed, whether to trust that at this width, and what else to ask for."""
+        return range_of(self)
 
     @property
     def _correction(self) -> Correction:

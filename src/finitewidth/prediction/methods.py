@@ -6,7 +6,7 @@ Settings are pytrees without numbers of their own, so that a law passes through 
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import equinox as eqx
 
@@ -28,17 +28,30 @@ class BayesianInference(eqx.Module):
     ----------
     noise
         Variance of the observation noise.
+    width
+        "infinite" conditions the Gaussian process of infinitely wide networks. "finite" uses the widths of
+        the network, in a mixture over one random scale per hidden layer: exact for linear networks with one
+        output, otherwise good for the spread and partial for the mean.
     """
 
     noise: float | int = eqx.field(static=True, converter=plain, default=0.0)
+    width: Literal["infinite", "finite"] = eqx.field(static=True, default="infinite")
 
     def __check_init__(self):
         if not (is_number(self.noise) and 0 <= self.noise < math.inf):
             raise ValueError(f"noise must be a variance, zero or more, got {self.noise!r}.")
+        if self.width not in ("infinite", "finite"):
+            raise ValueError(f'width must be "infinite" or "finite", got {self.width!r}.')
 
 
 class Method(eqx.Module):
-    """A way to compute what finite width adds to the law of trained networks."""
+    """A way to compute what finite width adds to the law of trained networks.
+
+    `expands` says whether it computes the first order in 1/width, and so belongs to order=1; other methods
+    give the law at the network's width and are used whenever they are named.
+    """
+
+    expands: ClassVar[bool] = True
 
     @abstractmethod
     def correct(

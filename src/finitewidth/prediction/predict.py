@@ -13,6 +13,7 @@ from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
 from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+from finitewidth.prediction.finite_width.scale_mixture import with_scales
 from finitewidth.prediction.infinite_width.posterior import posterior
 from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.methods import BayesianInference, Method, Progress
@@ -97,13 +98,18 @@ def predict(
             raise ValueError(
                 "order=1 describes networks trained by gradient descent, not Bayesian inference."
             )
+        if method is not None:
+            raise ValueError("method belongs to gradient descent; Bayesian inference takes width instead.")
         training, law = algorithm, posterior(problem, algorithm)
+        if algorithm.width == "finite":
+            law = with_scales(problem, algorithm.noise, law)
     else:
         training = algorithm or GradientDescent()
-        if order == 1 and initial is not None:
-            raise ValueError("order=1 describes networks with a random start: leave out initial.")
+        finite = order == 1 or (method is not None and not method.expands)
+        if finite and initial is not None:
+            raise ValueError("finite width describes networks with a random start: leave out initial.")
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
-        if order == 1:
+        if finite:
             correct = (method or ByNumberOfPoints()).correct
             correction = correct(problem, training, law, ridge=float(ridge), progress=progress)
             law = law.corrected(correction)

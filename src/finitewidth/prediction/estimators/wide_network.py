@@ -21,7 +21,7 @@ from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
 from finitewidth.prediction.data_frames import apply_frame, fit_frame
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.infinite_width.fitted_laws import FittedLaw, Posterior, Strength, TrainedNetworks
+from finitewidth.prediction.infinite_width.fitted_laws import FittedLaw, Posterior, Strength, TrainedLaw
 from finitewidth.prediction.selection.class_probabilities import label_noise, winning_probability
 
 
@@ -189,7 +189,7 @@ class _Trained(_WideNetwork):
     def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
         check_algorithm(algorithm)
-        law = TrainedNetworks.of(net, X, y, algorithm, _strength("ridge", self.ridge), index)
+        law = TrainedLaw.of(net, X, y, algorithm, _strength("ridge", self.ridge), index)
         self.ridge_ = law.ridge
         return law
 

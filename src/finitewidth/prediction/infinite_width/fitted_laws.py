@@ -45,7 +45,7 @@ class FittedLaw(ABC):
 
 
 @dataclass(frozen=True)
-class TrainedNetworks(FittedLaw):
+class TrainedLaw(FittedLaw):
     """Networks trained by gradient descent on every layer: the law governed by the NTK."""
 
     ridge: float | int
@@ -61,7 +61,7 @@ class TrainedNetworks(FittedLaw):
         algorithm: SpectralAlgorithm,
         ridge: Strength,
         index: Int[np.ndarray, " train"] | None = None,
-    ) -> "TrainedNetworks":
+    ) -> "TrainedLaw":
         """Compute the training kernels and factorise them.
 
         ridge="auto" takes the one that predicts left-out training points best, of the classes `index` if

@@ -6,9 +6,11 @@ $K_{BB}-K_{BA}C^{-1}K_{AB}$, and the log evidence $-\frac12 y^T C^{-1} y - \frac
 """
 
 import math
+from typing import Literal
 
 import jax.numpy as jnp
 import jax.scipy.linalg
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
@@ -17,6 +19,7 @@ from finitewidth.checks import is_number
 from finitewidth.linalg.cholesky import SingularKernelError, factorise, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.finite_width.scale_mixture import scale_mixture
 from finitewidth.prediction.methods import BayesianInference
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -34,11 +37,16 @@ def posterior(problem: TrainingProblem, inference: BayesianInference) -> Trained
 
 
 def evidence(
-    net: Layer, x: ArrayLike, y: ArrayLike, noise: float | int | Float[Array, ""] = 0.0
+    net: Layer,
+    x: ArrayLike,
+    y: ArrayLike,
+    noise: float | int | Float[Array, ""] = 0.0,
+    *,
+    width: Literal["infinite", "finite"] = "infinite",
 ) -> Float[Array, ""]:
-    """Log evidence of the data under a random infinitely wide network.
+    """Log evidence of the data under a random network.
 
-    Differentiable in the network's C_b and C_W and in the noise; compare networks by it.
+    At infinite width differentiable in the network's C_b and C_W and in the noise; compare networks by it.
 
     Parameters
     ----------
@@ -48,6 +56,8 @@ def evidence(
         Training inputs (points, features) and targets (points,) or (points, outputs).
     noise
         Variance of the observation noise.
+    width
+        "finite" averages over the scales of the network's layers, as `BayesianInference(noise, "finite")`.
 
     Examples
     --------
@@ -63,6 +73,9 @@ def evidence(
         raise ValueError(f"noise must be a variance, zero or more, got {noise!r}.")
     x = as_inputs("x", x, net)
     y = as_targets(y, len(x), x.dtype, "y")
+    if BayesianInference(width=width).width == "finite":
+        mixture = scale_mixture(net, np.asarray(x), np.asarray(y, dtype=float), float(noise))
+        return jnp.asarray(mixture.log_evidence)
     K = kernels(net, x).nngp
     lower, _ = factor = jax.scipy.linalg.cho_factor(K + noise * jnp.eye(len(K), dtype=K.dtype), lower=True)
     points, outputs = y.shape
