@@ -6,14 +6,15 @@ import functools
 import importlib
 import math
 import sys
-from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from finitewidth.checks import is_number
 from finitewidth.expectations.closed_forms import (
     Erf,
     Gelu,
@@ -23,7 +24,7 @@ from finitewidth.expectations.closed_forms import (
     Step,
 )
 from finitewidth.expectations.hermite import DEFAULT_TERMS, hermite_series
-from finitewidth.expectations.kinks import evaluate
+from finitewidth.expectations.kinks import Kink, evaluate, kinks_at
 from finitewidth.expectations.laws import PairLaw
 from finitewidth.expectations.quadrature import gaussian_rule
 from finitewidth.tracing import outside_tracing
@@ -44,6 +45,9 @@ class Activation:
     closed_form
         The exact pair law, where one is known. Without it the averages come from a Hermite
         series of adjustable accuracy.
+    kink_places
+        Where the slope jumps, such as (-1, 1) for clip(z, -1, 1); a function that does not say is looked at
+        around zero only.
 
     Examples
     --------
@@ -55,8 +59,10 @@ class Activation:
     function: Callable[[Array], Array]
     name: str = ""
     closed_form: PairLaw | None = None
+    kink_places: tuple[float, ...] = (0.0,)
 
     def __post_init__(self):
+        object.__setattr__(self, "kink_places", _as_places(self.kink_places))
         if not callable(self.function):
             raise TypeError(
                 f"Activation needs a function of an array, got {self.function!r}; "
@@ -71,6 +77,11 @@ class Activation:
         return self.function(z)
 
     @property
+    def kinks(self) -> tuple[Kink, ...]:
+        """Where the slope jumps, with its values on both sides; empty for a smooth activation."""
+        return kinks_at(self.function, self.kink_places)
+
+    @property
     def built_in(self) -> bool:
         """Whether the name alone says which activation it is."""
         return self == _by_name(self.name)
@@ -79,7 +90,7 @@ class Activation:
         # JAX's own functions cannot be pickled, and a copy of a function is another function.
         if self.built_in:
             return as_activation, (self.name,)
-        return _rebuilt, (_by_reference(self.function), self.name, self.closed_form)
+        return _rebuilt, (_by_reference(self.function), self.name, self.closed_form, self.kink_places)
 
     def __copy__(self) -> "Activation":
         return self
@@ -107,13 +118,23 @@ def _by_reference(function: Callable[[Array], Array]) -> "Callable[[Array], Arra
 
 
 def _rebuilt(
-    function: "Callable[[Array], Array] | _Reference", name: str, closed_form: PairLaw | None
+    function: "Callable[[Array], Array] | _Reference",
+    name: str,
+    closed_form: PairLaw | None,
+    kink_places: tuple[float, ...] = (0.0,),
 ) -> Activation:
     """What `Activation.__reduce__` describes."""
     if isinstance(function, _Reference):
-        found = getattr(importlib.import_module(function.module), function.name)
-        return Activation(found, name, closed_form)
-    return Activation(function, name, closed_form)
+        function = getattr(importlib.import_module(function.module), function.name)
+    return Activation(function, name, closed_form, kink_places)
+
+
+def _as_places(places: Any) -> tuple[float, ...]:
+    """Places of kinks as plain numbers, in rising order."""
+    given = (places,) if is_number(places) else places
+    if not (isinstance(given, Iterable) and all(is_number(p) and math.isfinite(p) for p in given)):
+        raise ValueError(f"kink_places must be finite numbers, such as (-1.0, 1.0), got {places!r}.")
+    return tuple(sorted(float(p) for p in given))
 
 
 def _check_on_nodes(name: str, function: Callable[[Array], Array]) -> None:
