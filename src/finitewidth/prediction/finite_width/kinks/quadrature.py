@@ -15,10 +15,12 @@ from finitewidth.prediction.finite_width.kinks.setting import Setting
 
 # Tolerance of the angle, single steps, growth of intervals, and shortest segment, by number of points.
 _BY_POINTS = {
-    1: (1e-9, 100_000, 0.02, 1e-5),
-    2: (1e-6, 1000, 0.04, 1e-3),
-    3: (1e-6, 400, 0.08, 1e-2),
+    1: (1e-9, 2000, 0.02, 1e-4),
+    2: (1e-6, 60, 0.12, 2e-3),
+    3: (1e-6, 20, 0.24, 1e-2),
 }
+# With a ridge neurons hop about the kink to the end.
+_STEPS_WITH_RIDGE = 16
 MOST_POINTS = max(_BY_POINTS)
 
 
@@ -65,6 +67,7 @@ def few_points(
     mu = -inverse @ setting.y[:, 0]
     ahead = rest @ inverse.T
     tolerance, single_steps, growth, shortest = _BY_POINTS[train]
+    single_steps = min(single_steps, _STEPS_WITH_RIDGE) if ridge else single_steps
     windows = windows_of(setting)
 
     def averages(growth: float) -> np.ndarray:
