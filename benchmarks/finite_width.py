@@ -96,7 +96,7 @@ def coefficient(train, test, depth, error, most, steps):
         "megabytes": peak_megabytes(),
         "coefficient": _WIDE * rms(law.mean_correction),
         "error": _WIDE * rms(law.mean_correction_error),
-        "samples": law.first_order.samples,
+        "samples": law.correction.samples,
     }
 
 

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from finitewidth.networks.training import Training, train
     from finitewidth.prediction import estimators as estimators
     from finitewidth.prediction.distribution import TrainedDistribution
+    from finitewidth.prediction.finite_width.dense.method import DenseTensors
+    from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
     from finitewidth.prediction.infinite_width.posterior import evidence
-    from finitewidth.prediction.methods import BayesianInference, DenseTensors, SampledNeurons
+    from finitewidth.prediction.methods import BayesianInference
     from finitewidth.prediction.predict import predict
     from finitewidth.prediction.training_problem import TrainingProblem
     from finitewidth.saving import load

@@ -13,7 +13,8 @@ import finitewidth as fw
 from finitewidth.architecture import Activate, Dense, Repeat, Sequential
 from finitewidth.prediction.finite_width.dense.mean import dense_mean
 from finitewidth.prediction.finite_width.kernel_variance import dense_kernel_variance, sampled_kernel_variance
-from finitewidth.prediction.finite_width.sampled.mean import SampledNeurons, sampled_mean
+from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
+from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
@@ -140,7 +141,8 @@ def test_up_to_fourteen_points_have_dense_tensors(points, dense, monkeypatch):
         raise Chosen
 
     monkeypatch.setattr(
-        f"finitewidth.prediction.finite_width.first_order.{'corrections' if dense else 'layer_kernels'}",
+        f"finitewidth.prediction.finite_width.{'dense' if dense else 'sampled'}.method."
+        f"{'corrections' if dense else 'layer_kernels'}",
         chosen,
     )
     x = np.random.default_rng(0).normal(size=(points, 2))
@@ -152,11 +154,11 @@ def test_several_outputs_share_an_averaged_covariance():
     x, y = six_points(2)
     net = fw.MLP((500,), "tanh", 0.1, 1.3, n_out=2)
     law = fw.predict(net, x[:4], y, x[4:], order=1)
-    full = law.first_order.output_covariance_correction
+    full = law.output_covariance_correction
     assert full.shape == (2, 2, 2, 2)
     assert_close(full, full.transpose(2, 3, 0, 1))
     swapped = fw.predict(net, x[:4], y[:, ::-1], x[4:], order=1)
-    assert_close(swapped.first_order.output_covariance_correction[:, 0, :, 0], full[:, 1, :, 1], TENSORS)
+    assert_close(swapped.output_covariance_correction[:, 0, :, 0], full[:, 1, :, 1], TENSORS)
     own = (np.asarray(full[:, 0, :, 0]) + np.asarray(full[:, 1, :, 1])) / 2
     assert_close(law.covariance_correction, own)
     infinite = fw.predict(net, x[:4], y, x[4:])

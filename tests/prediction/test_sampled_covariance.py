@@ -218,7 +218,7 @@ def test_predict_corrects_the_covariance_of_many_points():
     assert any(done < 0.5 for done, _ in seen)
     assert_close(law.covariance, exact.covariance + correction)
     assert_close(correction, correction.T)
-    assert law.first_order.output_covariance_correction.shape == (3, 1, 3, 1)
+    assert law.output_covariance_correction.shape == (3, 1, 3, 1)
 
 
 def test_a_negative_variance_is_warned_of():

@@ -8,7 +8,7 @@ from scipy import stats
 import finitewidth as fw
 from finitewidth.prediction.finite_width.sampled import covariance as covariance_module
 from finitewidth.prediction.finite_width.sampled import mean as mean_module
-from finitewidth.prediction.finite_width.sampled.mean import SampledNeurons
+from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.hidden_layers import layer_kernels
 from tolerances import assert_close
@@ -112,13 +112,13 @@ def test_predict_divides_the_errors_by_the_width(problem):
     modes = TrainingModes.of(kernels.K, kernels.Theta, y, fw.GradientFlow())
     sampled = mean_module.sampled_mean(kernels, modes, method)
     spread = covariance_module.sampled_covariance(kernels, modes, method, 0.5)
-    first = law.first_order
-    assert_close(n * first.mean_correction_error, sampled.standard_error, 1e-6)
+    first = law.correction
+    assert_close(n * first.mean_error, sampled.standard_error, 1e-6)
     for part, expected in zip(first.origin_error, sampled.standard_errors, strict=True):
         assert_close(n * part, expected, 1e-6, scale=sampled.standard_error.max())
     for part, expected in zip(first.origin, sampled.origins, strict=True):
         assert_close(n * part, expected, 1e-6, scale=np.abs(sampled.origins.total).max())
-    assert_close(n * first.covariance_correction, spread.coefficient, 1e-6)
-    assert_close(n * first.covariance_correction_error, spread.standard_error, 1e-6)
+    assert_close(n * first.covariance, spread.coefficient, 1e-6)
+    assert_close(n * first.covariance_error, spread.standard_error, 1e-6)
     assert first.samples == sampled.samples + spread.samples
     assert_close(law.mean_correction_error**2, sum(np.asarray(e) ** 2 for e in first.origin_error), 1e-6)

@@ -46,9 +46,9 @@ def classified():
 def corrected():
     """To first order in 1/width, with standard errors as if the correction had been sampled."""
     study = run_study(prepared(6, train=4), Choices((2000,), "tanh", order=1, steps=8))
-    first = study.law.first_order
+    first = study.law.correction
     error = jnp.asarray([[0.003], [0.004]])
-    law = dataclasses.replace(study.law, first_order=dataclasses.replace(first, mean_correction_error=error))
+    law = dataclasses.replace(study.law, correction=dataclasses.replace(first, mean_error=error))
     return study._replace(law=law)
 
 
@@ -160,16 +160,16 @@ def test_the_label_noise_of_classes_is_the_most_probable(classified):
 
 
 def test_corrections_are_told_in_units_of_the_target(corrected):
-    data, first = corrected.data, corrected.law.first_order
+    data, first = corrected.data, corrected.law.correction
     assert data.unit > 5
     got, told = columns(corrected), summary(corrected)["finite width"]
-    assert_close(got["correction"].astype(float), data.unit * np.asarray(first.mean_correction)[:, 0], 1e-8)
+    assert_close(got["correction"].astype(float), data.unit * np.asarray(first.mean)[:, 0], 1e-8)
     assert_close(
         got["standard error of correction"].astype(float), data.unit * np.array([0.003, 0.004]), 1e-8
     )
-    assert_close(told["correction of the mean (rms)"], data.unit * rms(first.mean_correction))
+    assert_close(told["correction of the mean (rms)"], data.unit * rms(first.mean))
     assert_close(told["standard error (rms)"], data.unit * np.sqrt((0.003**2 + 0.004**2) / 2))
-    change = np.diag(np.asarray(first.covariance_correction))
+    change = np.diag(np.asarray(first.covariance))
     assert_close(told["correction of the variance (rms)"], data.unit**2 * rms(change))
     for name, part in first.origin._asdict().items():
         assert_close(corrected.correction_sizes[name], data.unit * rms(part))
@@ -179,14 +179,12 @@ def test_corrections_are_told_in_units_of_the_target(corrected):
 def test_words_say_by_which_share_the_variance_changes(corrected):
     """Variances 2 and 4 at infinite width, changed by 0.3 and 0.6: by 15 per cent, known to 20."""
     change, error = jnp.diag(jnp.array([0.3, 0.6])), jnp.diag(jnp.array([0.06, 0.12]))
-    first = dataclasses.replace(
-        corrected.law.first_order, covariance_correction=change, covariance_correction_error=error
-    )
+    first = dataclasses.replace(corrected.law.correction, covariance=change, covariance_error=error)
     law = dataclasses.replace(
-        corrected.law, first_order=first, covariance=jnp.diag(jnp.array([2.0, 4.0])) + change
+        corrected.law, correction=first, covariance=jnp.diag(jnp.array([2.0, 4.0])) + change
     )
     words = finite_width_words(corrected._replace(law=law))
     assert "changes by +15 % (known to 20 % by sampling)" in words
     noise = float(re.findall(r"leaves an error of (\d+) %", words)[0])
-    expected = np.sqrt((0.003**2 + 0.004**2) / 2) / rms(first.mean_correction)
+    expected = np.sqrt((0.003**2 + 0.004**2) / 2) / rms(first.mean)
     assert abs(noise - 100 * expected) <= 0.5

@@ -45,7 +45,7 @@ def study_table(study: Study) -> Grid:
     grid.add_row("rows", f"{len(data.x_train):,} to learn from, {len(data.x_test):,} to predict")
     grid.add_row("network", network_words(study))
     grid.add_row("training", f"{training_words(study)}; eta = {study.algorithm.eta:.3g}")
-    if study.law.first_order is not None:
+    if study.law.correction is not None:
         grid.add_row("finite width", finite_width_words(study))
     if isinstance(scores, RegressionScores):
         at = scores.calibration.at

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
-    from finitewidth.prediction.distribution import FirstOrder, Origins, TrainedDistribution
+    from finitewidth.prediction.distribution import TrainedDistribution
     from finitewidth.prediction.estimators.nearly_kernel_regressor import NearlyKernelRegressor
+    from finitewidth.prediction.finite_width.correction import Correction, Origins
+    from finitewidth.prediction.finite_width.dense.method import DenseTensors
     from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+    from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
     from finitewidth.prediction.infinite_width.posterior import evidence
-    from finitewidth.prediction.methods import BayesianInference, DenseTensors, SampledNeurons
+    from finitewidth.prediction.methods import BayesianInference, Method
     from finitewidth.prediction.selection.certificates import (
         ConvergenceCertificate,
         LazyTraining,

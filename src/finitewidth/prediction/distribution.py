@@ -3,69 +3,22 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.arrays import AnyArray
 from finitewidth.checks import check_key, check_whole
 from finitewidth.prediction.data import as_targets
+from finitewidth.prediction.finite_width.correction import Correction, Origins
 from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
 from finitewidth.prediction.provenance import Provenance
 from finitewidth.saving import save
 from finitewidth.statistics.inputs import ArrayLike
 
-
-class Origins(NamedTuple):
-    """A correction split by where it comes from.
-
-    `mean_ntk` and `ntk_fluctuations` are those of networks whose kernel stays at its random start; `dntk`
-    and `ddntk`, the first and second change of the kernel in training, are representation learning.
-    """
-
-    mean_ntk: Float[AnyArray, "test out"]
-    ntk_fluctuations: Float[AnyArray, "test out"]
-    dntk: Float[AnyArray, "test out"]
-    ddntk: Float[AnyArray, "test out"]
-
-    @property
-    def total(self) -> Float[AnyArray, "test out"]:
-        """The whole correction."""
-        return sum(self[1:], start=self[0])
-
-
-class FirstOrder(eqx.Module):
-    """What finite width changes, to first order; everything is already divided by the width.
-
-    Attributes
-    ----------
-    mean_correction, mean_correction_error
-        (test, out), and its standard error, zero where tensors were computed by quadrature.
-    origin, origin_error
-        The correction split by origin.
-    covariance_correction, covariance_correction_error
-        (test, test), averaged over the outputs, and its standard error; None where it was not computed.
-    output_covariance_correction
-        (test, out, test, out): at this order different outputs are correlated and have different variances.
-        None where it was not computed; sampling gives the average over several outputs only.
-    validity
-        How small the correction is, and from which width on it can be trusted.
-    samples
-        Number of sampled neurons, zero for quadrature.
-    """
-
-    mean_correction: Float[Array, "test out"]
-    mean_correction_error: Float[Array, "test out"]
-    origin: Origins
-    origin_error: Origins
-    covariance_correction: Float[Array, "test test"] | None
-    covariance_correction_error: Float[Array, "test test"] | None
-    output_covariance_correction: Float[Array, "test out test out"] | None
-    validity: ExpansionRange
-    samples: int = eqx.field(static=True)
+_Part = TypeVar("_Part")
 
 
 class TrainedDistribution(eqx.Module):
@@ -80,15 +33,15 @@ class TrainedDistribution(eqx.Module):
         (test, out)
     covariance
         (test, test), of every output component; their average where finite width tells them apart.
-    first_order
-        What finite width changes, included in mean and covariance; None for order=0.
+    correction
+        What finite width adds, included in mean and covariance; None for order=0.
     provenance
         The training problem and its settings, when the law comes from `predict`: what `verify` trains.
     """
 
     mean: Float[Array, "test out"]
     covariance: Float[Array, "test test"]
-    first_order: FirstOrder | None = None
+    correction: Correction | None = None
     provenance: Provenance | None = None
 
     def save(self, path: str | os.PathLike) -> Path:
@@ -104,41 +57,53 @@ class TrainedDistribution(eqx.Module):
         bare = dataclasses.replace(origin, problem=dataclasses.replace(origin.problem, kernels=None))
         return save(dataclasses.replace(self, provenance=bare), path)
 
+    def corrected(self, correction: Correction) -> "TrainedDistribution":
+        """This law of infinite width with what finite width adds to it."""
+        covariance = self.covariance
+        if correction.covariance is not None:
+            covariance = covariance + correction.covariance
+        return TrainedDistribution(self.mean + correction.mean, covariance, correction, self.provenance)
+
     @property
     def mean_correction(self) -> Float[Array, "test out"]:
         """What finite width adds to the mean."""
-        return self._first_order.mean_correction
+        return self._correction.mean
 
     @property
     def mean_correction_error(self) -> Float[Array, "test out"]:
         """Standard error of that, from sampling."""
-        return self._first_order.mean_correction_error
+        return self._correction.mean_error
 
     @property
     def origin(self) -> Origins:
         """The correction of the mean, split by origin."""
-        return self._first_order.origin
+        return _given(self._correction.origin, "the correction by origin")
 
     @property
     def covariance_correction(self) -> Float[Array, "test test"] | None:
         """What finite width adds to the covariance; None where it was not computed."""
-        return self._first_order.covariance_correction
+        return self._correction.covariance
 
     @property
     def covariance_correction_error(self) -> Float[Array, "test test"] | None:
         """Standard error of that, from sampling."""
-        return self._first_order.covariance_correction_error
+        return self._correction.covariance_error
+
+    @property
+    def output_covariance_correction(self) -> Float[Array, "test out test out"] | None:
+        """The same for all pairs of outputs; None where it was not computed."""
+        return self._correction.output_covariance
 
     @property
     def validity(self) -> ExpansionRange:
         """How small the correction is."""
-        return self._first_order.validity
+        return _given(self._correction.validity, "a range of validity")
 
     @property
-    def _first_order(self) -> FirstOrder:
-        if self.first_order is None:
+    def _correction(self) -> Correction:
+        if self.correction is None:
             raise AttributeError("this law is that of infinite width: ask predict for order=1.")
-        return self.first_order
+        return self.correction
 
     @property
     def std(self) -> Float[Array, " test"]:
@@ -163,6 +128,12 @@ class TrainedDistribution(eqx.Module):
             raise ValueError(f"y has {y.shape[1]} outputs and the law has {out}; they must agree.")
         bias = jnp.sum((self.mean - y) ** 2)
         return 0.5 * (bias + self.mean.shape[1] * jnp.trace(self.covariance))
+
+
+def _given(part: _Part | None, name: str) -> _Part:
+    if part is None:
+        raise AttributeError(f"the method of this law does not compute {name}.")
+    return part
 
 
 @jax.jit

@@ -1,14 +1,18 @@
 """`predict`: the distribution of trained networks."""
 
 import dataclasses
+import warnings
 from typing import Any
+
+import numpy as np
 
 from finitewidth.architecture import Layer
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm, check_algorithm
 from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width.first_order import first_order, stack_to_expand
+from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
+from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
 from finitewidth.prediction.infinite_width.posterior import posterior
 from finitewidth.prediction.infinite_width.trained import trained_distribution
 from finitewidth.prediction.methods import BayesianInference, Method, Progress
@@ -96,14 +100,28 @@ def predict(
         training, law = algorithm, posterior(problem, algorithm)
     else:
         training = algorithm or GradientDescent()
-        if order == 1 and (ridge != 0 or initial is not None):
-            raise ValueError("order=1 describes networks with a random start and no ridge: give neither.")
-        stack = stack_to_expand(problem, training) if order == 1 else None
+        if order == 1 and initial is not None:
+            raise ValueError("order=1 describes networks with a random start: leave out initial.")
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
-        if stack is not None:
-            law = first_order(stack, problem, training, law, method, progress)
+        if order == 1:
+            correct = (method or ByNumberOfPoints()).correct
+            correction = correct(problem, training, law, ridge=float(ridge), progress=progress)
+            law = law.corrected(correction)
+            _warn_of_a_large_correction(law, correction.validity)
     provenance = Provenance(problem, training, order, ridge, initial is None, method)
     return dataclasses.replace(law, provenance=provenance)
+
+
+def _warn_of_a_large_correction(law: TrainedDistribution, validity: ExpansionRange | None) -> None:
+    if validity is not None:
+        validity.warn()
+    negative = int(np.sum(np.diag(np.asarray(law.covariance)) < 0))
+    if negative:
+        warnings.warn(
+            f"the expansion in 1/width is not small on this data: at this width the corrected variance is "
+            f"negative at {negative} of {len(law.covariance)} test points, where std is 0.",
+            stacklevel=3,
+        )
 
 
 def _problem(net: Layer | TrainingProblem, *data: Any) -> TrainingProblem:

@@ -79,7 +79,7 @@ def _finite_width(study: Study) -> str:
 
 
 def _networks(study: Study) -> str:
-    if study.law.first_order is not None:
+    if study.law.correction is not None:
         law = "that of infinite width"
         if study.law.covariance_correction is not None:
             law += " with its correction in 1/width"

@@ -193,7 +193,7 @@ def _draw_measured(axes: Axes, check: Verification, error) -> None:
 
 def finite_width_figure(study: Study) -> Figure | None:
     """What finite width changes, predicted and, where networks were trained, measured; and its origins."""
-    first = study.law.first_order
+    first = study.law.correction
     if first is None:
         return None
     unit, check = study.data.unit, study.verification
@@ -205,8 +205,8 @@ def finite_width_figure(study: Study) -> Figure | None:
             style.measured_points(above, predicted, measured, bars, _BLUE, "networks, ±2 standard errors")
             ylabel = "mean minus infinite width"
         else:
-            predicted = unit * np.asarray(first.mean_correction).ravel()
-            bars = unit * np.asarray(first.mean_correction_error).ravel()
+            predicted = unit * np.asarray(first.mean).ravel()
+            bars = unit * np.asarray(first.mean_error).ravel()
             above.errorbar(
                 predicted, predicted, bars, fmt="o", ms=3, color=_BLUE, label="test rows, sampling error"
             )

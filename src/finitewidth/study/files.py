@@ -37,7 +37,7 @@ def predictions(study: Study) -> str:
         if data.y_test is not None:
             columns[data.target] = data.center + data.unit * data.y_test[:, 0]
         columns |= {"predicted": study.mean[:, 0], "std": study.std}
-        if study.law.first_order is not None:
+        if study.law.correction is not None:
             columns |= {
                 "correction": data.unit * np.asarray(study.law.mean_correction[:, 0]),
                 "standard error of correction": data.unit * np.asarray(study.law.mean_correction_error[:, 0]),
@@ -102,20 +102,20 @@ def summary(study: Study) -> dict[str, Any]:
 
 
 def _finite_width(study: Study) -> dict[str, Any] | None:
-    first = study.law.first_order
-    if first is None:
+    law = study.law
+    if law.correction is None:
         return None
     rms = lambda a: study.data.unit * root_mean_square(a)
     variance = lambda a: None if a is None else study.data.unit**2 * root_mean_square(np.diag(np.asarray(a)))
     return {
-        "correction of the mean (rms)": rms(first.mean_correction),
-        "standard error (rms)": rms(first.mean_correction_error),
+        "correction of the mean (rms)": rms(law.mean_correction),
+        "standard error (rms)": rms(law.mean_correction_error),
         "by origin (rms)": study.correction_sizes,
-        "correction of the variance (rms)": variance(first.covariance_correction),
-        "standard error of that (rms)": variance(first.covariance_correction_error),
-        "samples": first.samples,
-        **dataclasses.asdict(first.validity),
-        "words": first.validity.words,
+        "correction of the variance (rms)": variance(law.covariance_correction),
+        "standard error of that (rms)": variance(law.covariance_correction_error),
+        "samples": law.correction.samples,
+        **dataclasses.asdict(law.validity),
+        "words": law.validity.words,
     }
 
 

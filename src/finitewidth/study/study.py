@@ -15,9 +15,9 @@ from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width.first_order import method_for
+from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
+from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
 from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
-from finitewidth.prediction.methods import SampledNeurons
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.selection.class_probabilities import winning_probability
 from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise, held_out
@@ -225,8 +225,9 @@ def _law(
     def report(done: float, error: float) -> None:
         announce(f"correction in 1/width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
 
-    sampled = SampledNeurons(most_samples=choices.most_samples, key=jax.random.key(choices.seed))
-    method = method_for(problem, sampled) if choices.order == 1 else None
+    method = ByNumberOfPoints(
+        SampledNeurons(most_samples=choices.most_samples, key=jax.random.key(choices.seed))
+    )
     with warnings.catch_warnings():
         # The study says in its table and its report how far to trust the correction.
         warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")

@@ -17,7 +17,7 @@ _MOST_NAMES = 12
 def describe(study: Study) -> list[str]:
     """Paragraphs that say what was predicted, how sure to be of it, and whether networks agree."""
     parts = [_task(study), _quality(study), _comparison(study), _uncertainty(study)]
-    if study.law.first_order is not None:
+    if study.law.correction is not None:
         parts.append(f"{finite_width_words(study)} {_origin_words(study)}")
     if study.verification is not None:
         parts.append(_agreement(study, study.verification))
@@ -49,7 +49,7 @@ def _task(study: Study) -> str:
     what = f"the class {data.target} out of {len(data.classes)}" if data.classes else data.target
     columns = "column" if len(data.features) == 1 else "columns"
     width = "infinitely wide networks"
-    if study.law.first_order is not None:
+    if study.law.correction is not None:
         width = f"networks of width {study.net.hidden[-1]}, to first order in 1/width"
     return (
         f"The question was: what does a {network_words(study)} say about {what} after it has learnt "
@@ -61,16 +61,14 @@ def _task(study: Study) -> str:
 
 def finite_width_words(study: Study) -> str:
     """How large the correction in 1/width is, and from which width on to trust it."""
-    first = study.law.first_order
-    if first is None:
-        raise ValueError("this study is one of infinite width: it has no correction.")
-    noise = root_mean_square(first.mean_correction_error) / max(
-        root_mean_square(first.mean_correction), np.finfo(float).tiny
+    law = study.law
+    noise = root_mean_square(law.mean_correction_error) / max(
+        root_mean_square(law.mean_correction), np.finfo(float).tiny
     )
     sampling = f" Sampling leaves an error of {100 * noise:.0f} % of the correction." if noise > 0 else ""
-    late = study.algorithm.converged and first.validity.width < first.validity.trusted_width
+    late = study.algorithm.converged and law.validity.width < law.validity.trusted_width
     advice = " Training that stops earlier (--steps) has smaller corrections." if late else ""
-    return f"{first.validity.words}{advice}{sampling} {_spread_words(study.law)}"
+    return f"{law.validity.words}{advice}{sampling} {_spread_words(law)}"
 
 
 def _spread_words(law: TrainedDistribution) -> str:

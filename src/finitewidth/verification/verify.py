@@ -170,7 +170,7 @@ def _result(
         width=min(widths),
         predicted_mean=np.asarray(law.mean),
         predicted_std=np.asarray(law.std),
-        predicted_correction=None if law.first_order is None else np.asarray(law.mean_correction),
+        predicted_correction=None if law.correction is None else np.asarray(law.mean_correction),
         outputs=ensemble.outputs.astype(np.asarray(law.mean).dtype),
         predicted_loss=predicted,
         loss=MeasuredCurves(train, train_sem, test, test_sem),

@@ -30,9 +30,18 @@ class ProjectorWeights(NamedTuple):
     d3: Float[np.ndarray, "start k k k"]
 
 
-def projector_weights(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm) -> ProjectorWeights:
-    """All weights for eigenvalues t of the training kernel; the algorithm's choices must be made."""
+def projector_weights(
+    t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, ridge: float = 0.0
+) -> ProjectorWeights:
+    """All weights for eigenvalues t of the training kernel; the algorithm's choices must be made.
+
+    With a ridge, t is the sum of eigenvalue and ridge.
+    """
     t = np.asarray(t, dtype=float)
+    if ridge > 0 and algorithm.converged:
+        return _held_to_the_start(t)
+    if ridge > 0:
+        raise ValueError(f"with ridge={ridge:g} the weights are known at the end of training only.")
     if algorithm.converged:
         return _at_the_end(t, algorithm.clock().residual_step)
     ticking = algorithm.clock()
@@ -65,6 +74,19 @@ def _at_the_end(t: Float[np.ndarray, " k"], eta: float) -> ProjectorWeights:
         -eta / 2 * x_k / (k * L3),
         -(x_k**2) * x_l / (k * L2 * L3),
     )
+    return ProjectorWeights(*(w[None] for w in weights))
+
+
+def _held_to_the_start(t: Float[np.ndarray, " k"]) -> ProjectorWeights:
+    r"""The end of training with a ridge, where the penalty balances the residuals.
+
+    Every residual has been spent on the features of the end, whatever the path to it: no weight depends on
+    the algorithm, and none but the products of 1/t occurs.
+    """
+    one = 1 / t
+    two = one[:, None] * one
+    three = two[:, :, None] * one
+    weights = (one, two, -two / 2, two, -three / 6, three / 2, three / 2, -three)
     return ProjectorWeights(*(w[None] for w in weights))
 
 

@@ -10,18 +10,20 @@ from finitewidth.prediction.finite_width.projector_weights import ProjectorWeigh
 
 
 class TrainingModes(NamedTuple):
-    r"""$\Theta_{train}=U\,\mathrm{diag}(t)\,U^T$; all points are listed with the training points first.
+    r"""$\Theta_{train}+r=U\,\mathrm{diag}(t)\,U^T$; all points are listed with the training points first.
 
     Attributes
     ----------
     t, U
-        Eigenvalues, and eigenvectors in columns.
+        Eigenvalues, the ridge r included, and eigenvectors in columns.
     Y
         $U^Ty$.
     K, Theta
         Kernels of all points.
     algorithm
         With its choices made.
+    ridge
+        Strength r of the penalty on the distance from the start.
     """
 
     t: Float[np.ndarray, " k"]
@@ -30,6 +32,7 @@ class TrainingModes(NamedTuple):
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
     algorithm: SpectralAlgorithm
+    ridge: float = 0.0
 
     @classmethod
     def of(
@@ -38,12 +41,13 @@ class TrainingModes(NamedTuple):
         Theta: Float[np.ndarray, "p p"],
         y: Float[np.ndarray, "train out"],
         algorithm: SpectralAlgorithm,
+        ridge: float = 0.0,
     ) -> "TrainingModes":
         """Diagonalise the training block and make the algorithm's open choices."""
         train = len(y)
         t, U = np.linalg.eigh(Theta[:train, :train])
-        t = np.maximum(t, 0.0)
-        return cls(t, U, U.T @ y, K, Theta, algorithm.resolved(float(t[-1])))
+        t = np.maximum(t, 0.0) + ridge
+        return cls(t, U, U.T @ y, K, Theta, algorithm.resolved(float(t[-1])), ridge)
 
     @property
     def train(self) -> int:
@@ -62,7 +66,7 @@ class TrainingModes(NamedTuple):
 
     def weights(self) -> ProjectorWeights:
         """Projector weights of all modes."""
-        return projector_weights(self.t, self.algorithm)
+        return projector_weights(self.t, self.algorithm, self.ridge)
 
     def smoother(self, weights: ProjectorWeights) -> Float[np.ndarray, "p train"]:
         """M: what the labels add to the outputs, at every point."""

@@ -136,5 +136,6 @@ def composite(tensors: Corrections, modes: TrainingModes) -> tuple[TrainingModes
         matrix(modes.K),
         matrix(modes.Theta),
         modes.algorithm,
+        modes.ridge,
     )
     return grown, whole

@@ -14,7 +14,7 @@ indices, stay as they are. With several outputs the sum over output indices leav
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.prediction.distribution import Origins
+from finitewidth.prediction.finite_width.correction import Origins
 from finitewidth.prediction.finite_width.projector_weights import ProjectorWeights
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import Corrections

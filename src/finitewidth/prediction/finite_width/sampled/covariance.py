@@ -9,6 +9,7 @@ them from zero would take as many times the samples as there are test points.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -36,9 +37,12 @@ from finitewidth.prediction.finite_width.sampled.time_nodes import (
     time_strata,
 )
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
-from finitewidth.prediction.methods import Progress, SampledNeurons
+from finitewidth.prediction.methods import Progress
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
+
+if TYPE_CHECKING:
+    from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
 
 _PILOT = 256
 _PILOT_PER_TIME = 8
@@ -178,7 +182,7 @@ def _accumulated(left: Float[Array, "rows terms test"], right: Float[Array, "row
 def sampled_covariance(
     kernels: LayerKernels,
     modes: TrainingModes,
-    options: SampledNeurons,
+    options: "SampledNeurons",
     relative_error: float,
     progress: Progress | None = None,
 ) -> SampledCovariance:

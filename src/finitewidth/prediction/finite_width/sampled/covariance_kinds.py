@@ -24,7 +24,13 @@ from finitewidth.prediction.finite_width.sampled.covariance_sources import (
     response_a,
     response_b,
 )
-from finitewidth.prediction.finite_width.sampled.mean_kinds import BLOCKS, Decay, delivered, fluctuation_legs
+from finitewidth.prediction.finite_width.sampled.mean_kinds import (
+    BLOCKS,
+    Decay,
+    delivered,
+    fluctuation_legs,
+    kinds,
+)
 from finitewidth.prediction.finite_width.sampled.neuron_sources import (
     Legs,
     Neuron,
@@ -48,7 +54,7 @@ COST: dict[str, float] = {
 
 def covariance_kinds(modes: TrainingModes) -> tuple[CovarianceKind, ...]:
     """The kinds that an algorithm has."""
-    return ("AA", "BB", "zH", *sampled_kinds.kinds(modes))
+    return ("AA", "BB", "zH", *kinds(modes))
 
 
 class InitialOutputs(eqx.Module):

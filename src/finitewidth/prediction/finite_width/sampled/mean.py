@@ -7,6 +7,7 @@ samples then go where they reduce the error of the whole coefficient most for th
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.prediction.distribution import Origins
+from finitewidth.prediction.finite_width.correction import Origins
 from finitewidth.prediction.finite_width.projector_weights import first_weights
 from finitewidth.prediction.finite_width.sampled.mean_kinds import (
     COST,
@@ -27,10 +28,13 @@ from finitewidth.prediction.finite_width.sampled.mean_kinds import (
 from finitewidth.prediction.finite_width.sampled.neuron_sources import Source
 from finitewidth.prediction.finite_width.sampled.time_nodes import Nodes, Times, TimeStrata, time_strata
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
-from finitewidth.prediction.methods import Progress, SampledNeurons
+from finitewidth.prediction.methods import Progress
 from finitewidth.statistics.hidden_layers import LayerKernels
 from finitewidth.statistics.mean_shifts import mean_shifts
 from finitewidth.statistics.source_edges import source_edges
+
+if TYPE_CHECKING:
+    from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
 
 _ORIGIN = {"A": 1, "B": 1, "a2": 2, "b2": 2, "a3": 3, "b3": 3, "c3": 3, "d3": 3}
 _PILOT = 48
@@ -112,7 +116,7 @@ def _batch(
 def sampled_mean(
     kernels: LayerKernels,
     modes: TrainingModes,
-    options: SampledNeurons,
+    options: "SampledNeurons",
     progress: Progress | None = None,
 ) -> SampledMean:
     """Coefficient of 1/n_{L-1} in the trained mean at the test points."""
