@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.dynamics.algorithms import SpectralAlgorithm
+from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.expectations.cones import thin_root
 from finitewidth.prediction.finite_width.kinks.directions import integrate, radial
 from finitewidth.prediction.finite_width.kinks.one_point import closed_form, mean_signed_square, mean_size
@@ -25,18 +25,27 @@ MOST_POINTS = max(_BY_POINTS)
 
 
 class Coefficient(NamedTuple):
-    """Of n^(-1/2), in mean and covariance, with their standard errors."""
+    """Of n^(-1/2), in the mean and in the covariance, with their standard errors.
 
-    mean: Float[np.ndarray, " test"]
+    The covariance is averaged over the outputs.
+    """
+
+    mean: Float[np.ndarray, "test out"]
     covariance: Float[np.ndarray, "test test"]
-    mean_error: Float[np.ndarray, " test"]
+    mean_error: Float[np.ndarray, "test out"]
     covariance_error: Float[np.ndarray, "test test"]
     samples: int = 0
 
 
 def exact(mean: Float[np.ndarray, " test"], covariance: Float[np.ndarray, "test test"]) -> Coefficient:
     """A coefficient without sampling error."""
-    return Coefficient(mean, covariance, np.zeros_like(mean), np.zeros_like(covariance))
+    return Coefficient(mean[:, None], covariance, np.zeros((len(mean), 1)), np.zeros_like(covariance))
+
+
+def nothing(test: int, out: int) -> Coefficient:
+    """Before training."""
+    mean, covariance = np.zeros((test, out)), np.zeros((test, test))
+    return Coefficient(mean, covariance, mean, covariance)
 
 
 def start_and_rest(setting: Setting, M: Float[np.ndarray, "test train"]) -> np.ndarray:
@@ -85,7 +94,8 @@ def few_points(
         return integrate(integrand, L.shape[1], tolerance)
 
     found = averages(growth / 2)
-    if algorithm.resolved(float(np.linalg.eigvalsh(setting.outputs.Theta[:train, :train])[-1]) + ridge).clock().continuous:
+    if not isinstance(algorithm, GradientDescent):
+        # Intervals of flow leave an error that falls with the square of their length.
         found = (4 * found - averages(growth)) / 3
     test = len(setting.twin)
     mean, product = found[:test], found[test:].reshape(test, test)

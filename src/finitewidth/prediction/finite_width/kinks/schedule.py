@@ -14,8 +14,6 @@ from jaxtyping import Bool, Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 
-# What the end of training may leave of the slowest mode.
-_LEFT = 1e-10
 # The number of steps after which e(0) has been forgotten to that accuracy may be infinite.
 _MOST_STEPS = 1e15
 
@@ -65,6 +63,7 @@ def schedule(
     *,
     single_steps: int,
     growth: float,
+    left: float = 1e-10,
 ) -> Schedule:
     """Cut the training on a kernel into intervals.
 
@@ -74,6 +73,8 @@ def schedule(
         So many steps are intervals of their own; later ones are taken together as a flow.
     growth
         Length of a later interval over the time that has passed.
+    left
+        What the end of training may leave of the slowest mode.
     """
     eigenvalues, U = np.linalg.eigh(Theta)
     eigenvalues = np.maximum(eigenvalues, 1e-14 * eigenvalues[-1])
@@ -81,13 +82,13 @@ def schedule(
     clock = algorithm.resolved(largest).clock()
     rates = eigenvalues + ridge
     if clock.continuous:
-        end = min(clock.end, -math.log(_LEFT) / float(min(rates[0], ridge or np.inf)))
+        end = min(clock.end, -math.log(left) / float(min(rates[0], ridge or np.inf)))
         times = _flow_times(end, largest, growth)
         table = _flow_table(eigenvalues, ridge, times)
         step, share = np.zeros(len(times) - 1, bool), np.zeros(len(times) - 1)
     else:
         eta = clock.residual_step
-        end = min(clock.end, _steps_to_the_end(np.append(rates, [ridge] if ridge else []), eta))
+        end = min(clock.end, _steps_to_the_end(np.append(rates, [ridge] if ridge else []), eta, left))
         times = _step_times(end, single_steps, growth)
         table = _step_table(eigenvalues, ridge, eta, times)
         step = np.diff(times) == 1
@@ -112,9 +113,9 @@ def _flow_times(end: float, largest: float, growth: float) -> Float[np.ndarray, 
     return times
 
 
-def _steps_to_the_end(rates: Float[np.ndarray, " k"], eta: float) -> float:
+def _steps_to_the_end(rates: Float[np.ndarray, " k"], eta: float, left: float) -> float:
     slowest = float(np.max(np.abs(1 - eta * rates)))
-    return min(_MOST_STEPS, max(1.0, math.ceil(math.log(_LEFT) / math.log(slowest)))) if slowest else 1.0
+    return min(_MOST_STEPS, max(1.0, math.ceil(math.log(left) / math.log(slowest)))) if slowest else 1.0
 
 
 def _step_times(end: float, single_steps: int, growth: float) -> Float[np.ndarray, " nodes"]:

@@ -48,9 +48,7 @@ class Slope(NamedTuple):
         middle, spread = np.broadcast_arrays(middle, spread)
         fixed = spread == 0
         scale = np.where(fixed, 1.0, spread)
-        steps = [
-            k.jump * np.where(fixed, middle > k.at, ndtr((middle - k.at) / scale)) for k in self.kinks
-        ]
+        steps = [k.jump * np.where(fixed, middle > k.at, ndtr((middle - k.at) / scale)) for k in self.kinks]
         if self.rest is not None:
             return self.rest + sum(steps)
         u, weight = panels(np.stack([(k.at - middle) / scale for k in self.kinks], axis=-1))
@@ -93,7 +91,12 @@ class Patterns(NamedTuple):
 
 
 def patterns(
-    slope: Slope, K: Float[np.ndarray, "points points"], at: int, kink: Kink, others: list[int], test: list[int]
+    slope: Slope,
+    K: Float[np.ndarray, "points points"],
+    at: int,
+    kink: Kink,
+    others: list[int],
+    test: list[int],
 ) -> Patterns:
     """Slopes at up to two other training points of a neuron that is at a kink at the point `at`."""
     given, place = [at], np.full((1, 1), kink.at)

@@ -232,7 +232,9 @@ def _mean_positive(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The mean of max(z, 0) over z between a and b."""
     low, high = np.minimum(a, b), np.maximum(a, b)
     astride = (low < 0) & (high > 0)
-    return np.where(astride, high**2 / (2 * np.where(astride, high - low, 1.0)), np.maximum(low + high, 0) / 2)
+    return np.where(
+        astride, high**2 / (2 * np.where(astride, high - low, 1.0)), np.maximum(low + high, 0) / 2
+    )
 
 
 def _stepped(
