@@ -26,6 +26,7 @@ from finitewidth.expectations.closed_forms import (
 from finitewidth.expectations.hermite import DEFAULT_TERMS, hermite_series
 from finitewidth.expectations.kinks import Kink, evaluate, kinks_at
 from finitewidth.expectations.laws import PairLaw
+from finitewidth.expectations.polygon import polygon
 from finitewidth.expectations.quadrature import gaussian_rule
 from finitewidth.tracing import outside_tracing
 
@@ -43,8 +44,8 @@ class Activation:
         What tables and messages call it; the function's own name by default. A built-in activation is
         pickled and saved by its name, any other by where its function can be imported from.
     closed_form
-        The exact pair law, where one is known. Without it the averages come from a Hermite
-        series of adjustable accuracy.
+        The exact pair law, where one is known. Without it the averages of a function that is linear between
+        its declared kinks are computed as exactly, all others from a Hermite series of adjustable accuracy.
     kink_places
         Where the slope jumps, such as (-1, 1) for clip(z, -1, 1); a function that does not say is looked at
         around zero only.
@@ -72,6 +73,8 @@ class Activation:
             object.__setattr__(self, "name", getattr(self.function, "__name__", "custom"))
         if self.closed_form is None:
             _check_on_nodes(self.name, self.function)
+            if any(self.kink_places):
+                object.__setattr__(self, "closed_form", polygon(self.function, self.kinks))
 
     def __call__(self, z: Array) -> Array:
         return self.function(z)

@@ -83,8 +83,8 @@ def predict(
     """
     if order not in (0, 1, "1/2"):
         raise ValueError(
-            f'order must be 0 (infinite width), 1 (first correction in 1/width) or "1/2" (in 1/sqrt(width), for '
-            f"activations with kinks), got {order!r}."
+            f'order must be 0 (infinite width), 1 (first correction in 1/width) or "1/2" (in 1/sqrt(width), '
+            f"for activations with kinks), got {order!r}."
         )
     if not (is_number(ridge) and ridge >= 0):
         raise ValueError(f"ridge must be zero or more, got {ridge!r}.")

@@ -69,9 +69,9 @@ class Expansion(NamedTuple):
         net = expandable(problem.net)
         if net.activation.kinks:
             raise ValueError(
-                f"order=1 needs an activation without kinks: {net.activation.name!r} has one, and trained "
-                "networks approach infinite width as 1/sqrt(width) because neurons near a kink cross it or are "
-                'held at it; use order="1/2" (or tanh, gelu, silu, softplus).'
+                f"order=1 needs an activation without kinks, and {net.activation.name!r} has one: trained "
+                "networks then approach infinite width as 1/sqrt(width), because neurons near the kink cross "
+                'it or are held at it; use order="1/2" (or tanh, gelu, silu, softplus).'
             )
         resolved = algorithm.resolved(largest_eigenvalue(problem.train.ntk) + ridge)
         if not algorithm.converged or ridge == 0:

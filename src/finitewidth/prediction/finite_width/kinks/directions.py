@@ -29,7 +29,7 @@ Integrand = Callable[[Float[np.ndarray, "directions n"]], Float[np.ndarray, "dir
 def radial(
     omega: Float[np.ndarray, "directions n"], mu: Float[np.ndarray, " n"], power: int
 ) -> Float[np.ndarray, " directions"]:
-    """rho_(n + power)(b), less (power odd) or plus (power even) its value at -b: for half of the directions."""
+    """rho_(n + power)(b), less (power odd) or plus (power even) its value at -b, for half the directions."""
     n = omega.shape[1]
     b = omega @ mu
     sign = -1 if power % 2 else 1

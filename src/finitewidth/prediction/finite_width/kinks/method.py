@@ -89,7 +89,7 @@ class KinkWindows(Method):
             return two_layers(net, problem, algorithm, ridge, M)
         if len(net.hidden) > 1:
             raise ValueError(
-                f'order="1/2" is derived for one hidden layer, and for two of them with one training point and '
+                f'order="1/2" is derived for one hidden layer, and for two with one training point and '
                 f"one output; net.hidden is {net.hidden}, with {train} training points and {out} outputs."
             )
         setting = Setting.of(net, problem)

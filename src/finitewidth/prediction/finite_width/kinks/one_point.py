@@ -20,7 +20,7 @@ from finitewidth.prediction.finite_width.kinks.slopes import patterns
 
 
 class Moved(NamedTuple):
-    """k_A and k_B: what a window does, in units of e|e|/2 and of the displacements it would have at slope 1."""
+    """k_A and k_B: what a window does, in units of half the square of its displacement at slope one."""
 
     A: float
     B: float

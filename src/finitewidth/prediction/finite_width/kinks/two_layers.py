@@ -1,8 +1,8 @@
 r"""Two hidden layers and one training point: each layer has its window.
 
 In the first layer the backpropagated signal, of variance $b_{11}$ with
-$b_{DE}=C_{W,2}C_{W,3}\langle s'_Ds'_E\rangle_2$, takes the place of the output weight a. In the second layer a
-neuron is also driven by all others, through the weights below that they share: by
+$b_{DE}=C_{W,2}C_{W,3}\langle s'_Ds'_E\rangle_2$, takes the place of the output weight a. In the second layer
+a neuron is also driven by all others, through the weights below that they share: by
 $\xi\sim N(0,\Theta_{1,11}^2C_{W,2}\langle s'_1s'_1\rangle_1b_{11})$, independent of a. Its displacements are
 $-(\xi+\alpha\,\Theta_{2,11}a)$ times the impulse, with the slope $\alpha$ of either side; they keep their
 ratio, and only the angle of $(a,\xi)$ has to be integrated over.

@@ -5,17 +5,19 @@ the side it is on. Starts are uniform in $\zeta_0$, so that all of them are foll
 segment's neurons stay in order and on one side of the kink, and their positions are linear in $\zeta_0$. In a
 step of gradient descent a segment moves as a whole and may end on both sides of the kink, where it is cut
 unless it is too short to matter: where steps shrink fast, neurons that hop about the kink would be cut into
-ever more pieces. In an interval of flow both velocities keep their ratio: a neuron that reaches the kink goes on with the velocity
-of the other side for the rest of the interval, or is held at the kink if that velocity points back.
+ever more pieces. In an interval of flow both velocities keep their ratio: a neuron that reaches the kink goes
+on with the velocity of the other side for the rest of the interval, or is held at the kink if that velocity
+points back.
 
 Many small steps $d_{left},d_{right}$ are close to a flow, up to half a step: a neuron that crosses from the
 left lands anywhere between 0 and $d_{left}$, so that on the average it is $(d_{left}-d_{right})/2$ ahead of
-the flow, and as much behind coming from the right; a held neuron hops to and fro, anywhere between $d_{right}$
-and $d_{left}$.
+the flow, and as much behind coming from the right; a held neuron hops to and fro, anywhere between
+$d_{right}$ and $d_{left}$.
 
 The integrals over $\zeta_0$, everything less what the linearised network does, are
 
-$$A=\int[\zeta-\zeta_0-V_{side}]\,d\zeta_0,\qquad B=\int[\psi(\zeta)-\psi(\zeta_0)-\psi'_{side}V_{side}]\,d\zeta_0,$$
+$$A=\int[\zeta-\zeta_0-V_{side}]\,d\zeta_0,\qquad
+B=\int[\psi(\zeta)-\psi(\zeta_0)-\psi'_{side}V_{side}]\,d\zeta_0,$$
 
 with $\psi(\zeta)=\alpha_{left}\zeta$ on the left, $\alpha_{right}\zeta$ on the right, the side being that of
 the start, and V the displacement of a neuron that stays on its side.
