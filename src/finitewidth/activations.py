@@ -60,7 +60,7 @@ class Activation:
     function: Callable[[Array], Array]
     name: str = ""
     closed_form: PairLaw | None = None
-    kink_places: tuple[float, ...] = (0.0,)
+    kink_places: tuple[float | int, ...] = (0.0,)
 
     def __post_init__(self):
         object.__setattr__(self, "kink_places", _as_places(self.kink_places))

@@ -1,10 +1,10 @@
 r"""Averages of continuous, piecewise linear activations with kinks anywhere, such as clip(z, -1, 1).
 
-$s(z)=s_0+\alpha z+\sum_kJ_k(z-c_k)_+$ has the curvature $\sum_kJ_k\delta(z-c_k)$. The derivative of an average by
-the covariance is the average of the derivatives, twice over, so that with $h_k=c_k/\sqrt{q}$
+$s(z)=s_0+\alpha z+\sum_kJ_k(z-c_k)_+$ has the curvature $\sum_kJ_k\delta(z-c_k)$. The derivative of an
+average by the covariance is the average of the derivatives, twice over, so that with $h_k=c_k/\sqrt{q}$
 
-$$\langle s'_as'_b\rangle=\langle s'_a\rangle\langle s'_b\rangle+\sum_{kl}\frac{J_kJ_l}{2\pi}\int_0^{\arcsin\rho}
-e^{-(h_k^2+h_l^2-2h_kh_l\sin\theta)/2\cos^2\theta}\,d\theta$$
+$$\langle s'_as'_b\rangle=\langle s'_a\rangle\langle s'_b\rangle
++\sum_{kl}\frac{J_kJ_l}{2\pi}\int_0^{\arcsin\rho}e^{-(h_k^2+h_l^2-2h_kh_l\sin\theta)/2\cos^2\theta}\,d\theta$$
 
 and $\langle s_as_b\rangle$ is one more integral over the covariance.
 """
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
@@ -70,15 +71,18 @@ class Polygon(ExactLaw):
         rho = jnp.clip(k / jnp.where(scale > 0, scale, 1), -1, 1)
         # The root has a derivative at parallel inputs too.
         whole = jnp.arctan2(rho, jnp.sqrt(jnp.maximum((1 - rho) * (1 + rho), _SMALLEST)))
-        flat, bent = jnp.zeros_like(k), jnp.zeros_like(k)
-        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-            theta = whole * (node + 1) / 2
-            total = jnp.zeros_like(k)
+
+        def add(sums, node):
+            share, weight = node
+            theta, total = whole * share, jnp.zeros_like(k)
             for i, first in enumerate(self.kinks):
                 for j, second in enumerate(self.kinks):
                     total += first.jump * second.jump * _density(a.kinks[..., i], b.kinks[..., j], theta)
-            share = whole * weight / (4 * math.pi) * total
-            flat, bent = flat + share, bent + share * (rho - jnp.sin(theta))
+            total = whole * weight * total
+            return (sums[0] + total, sums[1] + total * (rho - jnp.sin(theta))), None
+
+        rule = ((_NODES + 1).astype(k.dtype) / 2, (_WEIGHTS / (4 * math.pi)).astype(k.dtype))
+        (flat, bent), _ = lax.scan(add, (jnp.zeros_like(k), jnp.zeros_like(k)), rule)
         slopes = a.slope * b.slope
         return Averages(a.value * b.value + k * slopes + scale * bent, slopes + flat)
 

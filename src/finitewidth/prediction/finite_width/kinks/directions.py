@@ -19,7 +19,7 @@ from scipy.special import ndtr
 _ORDER = 8
 _UNIT, _UNIT_WEIGHT = np.polynomial.legendre.leggauss(_ORDER)
 _FIRST_PANELS = 24
-_MOST_HALVINGS = 10
+_MOST_HALVINGS = 6
 _SPHERE = 40
 
 # Values (directions, numbers) at unit vectors (directions, dimensions).

@@ -16,8 +16,8 @@ from finitewidth.prediction.finite_width.kinks.setting import Setting
 # Tolerance of the angle, single steps, growth of intervals, and shortest segment, by number of points.
 _BY_POINTS = {
     1: (1e-9, 2000, 0.02, 1e-4),
-    2: (1e-6, 60, 0.12, 2e-3),
-    3: (1e-6, 20, 0.24, 1e-2),
+    2: (1e-4, 32, 0.12, 5e-3),
+    3: (1e-4, 20, 0.24, 1e-2),
 }
 # With a ridge neurons hop about the kink to the end.
 _STEPS_WITH_RIDGE = 16

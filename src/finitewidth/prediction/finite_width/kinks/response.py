@@ -38,9 +38,8 @@ def windows_of(setting: Setting) -> list[Window]:
     for q in range(train):
         others = [b for b in range(train) if b != q]
         for kink in setting.slope.kinks:
-            if setting.density(q, kink) > 0:
-                at = patterns(setting.slope, setting.K1, q, kink, others, list(range(train, points)))
-                found.append(Window(q, kink, others, at))
+            at = patterns(setting.slope, setting.K1, q, kink, others, list(range(train, points)))
+            found.append(Window(q, kink, others, at))
     return found
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.expectations.cones import thin_root
@@ -119,7 +119,7 @@ class _Windows(eqx.Module):
 
 
 @eqx.filter_jit
-def _batch(windows: _Windows, keys: PRNGKeyArray, at_once: int) -> tuple[Array, ...]:
+def _batch(windows: _Windows, keys: Key[Array, " samples"], at_once: int) -> tuple[Array, ...]:
     """Sums and sums of squares over samples."""
     mean, product = lax.map(windows.sample, keys, batch_size=at_once)
     both = product + product.transpose(0, 2, 1)

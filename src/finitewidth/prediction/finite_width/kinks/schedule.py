@@ -115,7 +115,7 @@ def _flow_times(end: float, largest: float, growth: float) -> Float[np.ndarray, 
 
 def _steps_to_the_end(rates: Float[np.ndarray, " k"], eta: float, left: float) -> float:
     slowest = float(np.max(np.abs(1 - eta * rates)))
-    return min(_MOST_STEPS, max(1.0, math.ceil(math.log(left) / math.log(slowest)))) if slowest else 1.0
+    return min(_MOST_STEPS, float(math.ceil(math.log(left) / math.log(slowest)))) if slowest else 1.0
 
 
 def _step_times(end: float, single_steps: int, growth: float) -> Float[np.ndarray, " nodes"]:

@@ -79,7 +79,6 @@ class Setting(NamedTuple):
         K1, Theta1 = (np.asarray(k) for k in recursion(first, gram, np.zeros_like(gram)))
         slope = Slope.of(net.activation)
         refuse_no_kinks(slope, net)
-        _refuse_zero_variance(slope.kinks, K1, len(different))
         new = np.flatnonzero(twin < 0) + len(different)
         _refuse_common_kinks(slope.kinks, K1, len(different), new)
         y = np.asarray(problem.y, float)
@@ -114,8 +113,6 @@ def half_cube(variance: float) -> float:
 
 def density(variance: float, kink: Kink) -> float:
     """Density of a Gaussian of this variance at a kink."""
-    if variance == 0:
-        return 0.0
     return math.exp(-(kink.at**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
 
 
@@ -129,16 +126,6 @@ def refuse_no_kinks(slope: Slope, net: MLP) -> None:
         )
 
 
-def _refuse_zero_variance(kinks: tuple[Kink, ...], K1: np.ndarray, train: int) -> None:
-    zero = np.flatnonzero(np.diag(K1) == 0)
-    if len(zero) and any(k.at == 0 for k in kinks):
-        name = f"x_train[{zero[0]}]" if zero[0] < train else f"x_test[{zero[0] - train}]"
-        raise ValueError(
-            f"the preactivations have no variance at {name}, so that every neuron sits at the kink at 0; "
-            "give the network biases (C_b > 0) or leave that input out."
-        )
-
-
 def _refuse_common_kinks(kinks: tuple[Kink, ...], K1: np.ndarray, train: int, new: np.ndarray) -> None:
     """Two kinks must not be met by the same neurons."""
     q = np.diag(K1)
@@ -146,7 +133,7 @@ def _refuse_common_kinks(kinks: tuple[Kink, ...], K1: np.ndarray, train: int, ne
     for a in range(train):
         parallel = q[a] * q[points] - K1[a, points] ** 2 <= _PARALLEL * q[a] * q[points]
         for b in points[parallel & (points != a)]:
-            factor = K1[a, b] / q[a] if q[a] else 0.0
+            factor = K1[a, b] / q[a]
             near = lambda x, y: abs(x - y) <= 1e-6 * max(1.0, abs(x))
             if any(near(factor * k.at, l.at) for k in kinks for l in kinks):
                 other = f"x_train (row {b} of the different ones)" if b < train else f"x_test[{b - train}]"
