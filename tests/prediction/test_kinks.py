@@ -17,8 +17,8 @@ from tolerances import CLOSED_FORM, assert_close
 
 CASES = json.loads((Path(__file__).parents[1] / "reference" / "relu.json").read_text())["cases"]
 HARD_TANH = fw.Activation(lambda z: jnp.clip(z, -1, 1), "hard_tanh", kink_places=(-1, 1))
-# Six printed digits, and absolute accuracies that the reference states.
-PRINTED = 3e-6
+# Five or six printed digits, and absolute accuracies that the reference states.
+PRINTED = 6e-6
 WIDTH = 65_536
 
 pytestmark = pytest.mark.filterwarnings("ignore:x_train has one row", "ignore:the expansion in 1/sqrt")
@@ -151,7 +151,7 @@ def test_stopped_training_ends_where_training_ends():
     assert_close(late_spread, spread, 1e-4)
     early, _, _ = coefficient(c, fw.GradientFlow(2.0))
     steps, _, _ = coefficient(c, fw.GradientDescent(0.02, 100))
-    assert_close(steps, early, 0.02)
+    assert np.abs(steps - early).max() < 0.03 * np.abs(end).max()
     assert np.abs(early - end).max() > 0.2 * np.abs(end).max()
 
 

@@ -11,6 +11,7 @@ ratio, and only the angle of $(a,\xi)$ has to be integrated over.
 import math
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -83,9 +84,9 @@ def _layers(net: MLP, problem: TrainingProblem) -> tuple[_Layer, _Layer]:
     found = []
     for layer in net.layers[:2]:
         K, Theta = (np.asarray(part) for part in recursion(layer, K, Theta))
-        q = np.diag(K)
+        q = jnp.asarray(np.diag(K))
         features = law.features(q)
-        values, slopes = (np.array(part) for part in law.pair(features, features, K))
+        values, slopes = (np.array(part) for part in law.pair(features, features, jnp.asarray(K)))
         own = law.moments(q)
         np.fill_diagonal(values, np.asarray(own.value))
         np.fill_diagonal(slopes, np.asarray(own.slope))
