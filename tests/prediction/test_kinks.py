@@ -300,8 +300,8 @@ def test_a_law_is_saved_with_its_order(tmp_path):
 
 
 def test_a_large_correction_warns():
+    net = fw.MLP((2,), "relu", 0.1, 2.0)
     with pytest.warns(UserWarning, match="expansion in 1/sqrt"):
-        net = fw.MLP((2,), "relu", 0.1, 2.0)
         law = fw.predict(**BASE | {"net": net, "y_train": [20.0, -20.0], "algorithm": fw.GradientFlow()})
     assert law.validity.width == 2
     assert "from width" in law.validity.words

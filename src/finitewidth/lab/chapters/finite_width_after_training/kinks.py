@@ -26,11 +26,12 @@ from finitewidth.lab.framework.estimate import Estimate, propagated, stacked
 from finitewidth.lab.instruments.kinked_moments import bent_moments
 from finitewidth.lab.instruments.trained_moments import Ensemble
 from finitewidth.prediction.predict import predict
+from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.report import style
 from finitewidth.report.style import Figure
 from finitewidth.statistics.kernels import kernels
 
-HARD_TANH = Activation(lambda z: jnp.clip(z, -1, 1), "hard tanh", kink_places=(-1.0, 1.0))
+_HARD_TANH = Activation(lambda z: jnp.clip(z, -1, 1), "hard tanh", kink_places=(-1.0, 1.0))
 _X = np.array([[1.1, 0.2, -0.5], [0.1, -1.2, 0.8], [0.7, 0.8, 0.2]])
 _Y = np.array([0.9, -0.7, 0.5])
 _TEST = np.array([[0.3, 0.6, 1.3], [-0.4, -0.3, 0.5]])
@@ -45,12 +46,13 @@ _POWER = 0.2
 class KinkedCase:
     """A few points to learn, one hidden layer, and pairs to train."""
 
-    activation: str | Activation
+    activation: str
     train: int
     pairs: int
 
     def network(self, width: int) -> MLP:
-        return MLP((width,), self.activation, [0.1, 0.0], [2.0, 2.0], [0.2, 0.1], 1.0)
+        activation = _HARD_TANH if self.activation == _HARD_TANH.name else self.activation
+        return MLP((width,), activation, [0.1, 0.0], [2.0, 2.0], [0.2, 0.1], 1.0)
 
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Points by hand; for more than three, patients of the diabetes table."""
@@ -81,8 +83,8 @@ class KinkedEnsembles:
 def _law(case: KinkedCase, algorithm: SpectralAlgorithm) -> Float[np.ndarray, "2 test"]:
     """Coefficients of n^(-1/2) in mean and variance."""
     n = 2**20  # the coefficient does not depend on it; a wide network gives no warning
-    x, y, x_test = case.data()
-    law = predict(case.network(n), x, y, x_test, algorithm, order="1/2")
+    problem = TrainingProblem(case.network(n), *(jnp.asarray(a) for a in case.data()))
+    law = predict(problem, algorithm=algorithm, order="1/2")
     return math.sqrt(n) * np.stack(
         [np.asarray(law.mean_correction)[:, 0], np.diag(law.covariance_correction)]
     )
@@ -177,7 +179,7 @@ CLAIMS = (
             "size; a correction of order 1/n is excluded."
         ),
         source=f"{BEYOND}: neurons in the window of a kink",
-        quick=KinkedEnsembles((KinkedCase(HARD_TANH, 1, 24_000),), (64, 256), 1, 0.15),
+        quick=KinkedEnsembles((KinkedCase("hard tanh", 1, 24_000),), (64, 256), 1, 0.15),
         full=KinkedEnsembles(
             (KinkedCase("relu", 1, 200_000), KinkedCase("relu", 3, 100_000), KinkedCase("relu", 10, 20_000)),
             (64, 256, 1024, 4096),
