@@ -86,7 +86,7 @@ def _law(case: KinkedCase, algorithm: SpectralAlgorithm) -> Float[np.ndarray, "2
     problem = TrainingProblem(case.network(n), *(jnp.asarray(a) for a in case.data()))
     law = predict(problem, algorithm=algorithm, order="1/2")
     return math.sqrt(n) * np.stack(
-        [np.asarray(law.mean_correction)[:, 0], np.diag(law.covariance_correction)]
+        [np.asarray(law.mean_correction)[:, 0], np.diag(np.asarray(law.covariance_correction))]
     )
 
 

@@ -55,7 +55,7 @@ def followed(
 
     start = (starts, jnp.zeros_like(starts[:, 0]))
     (z, V), nodes = lax.scan(advance, start, (left, right, *intervals))
-    if every_node:
+    if nodes is not None:
         return nodes
     A, B = integrands(z, V, (left[-1], right[-1], *(part[-1] for part in intervals)))
     return A[None], B[None]

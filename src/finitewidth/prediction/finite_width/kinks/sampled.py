@@ -67,12 +67,12 @@ class _Windows(eqx.Module):
         windows = self.pull.shape[1]
         pushed = jnp.zeros((*modes.shape[:2], windows), e.dtype).at[..., self.point_of].add(modes @ self.U.T)
         z = self.neuron @ jax.random.normal(neuron_key, (self.neuron.shape[1],), e.dtype)
-        on_train, on_test = 0.0, 0.0
-        for i, kink in enumerate(self.kinks):
-            for sign in (1, -1):
-                shift = self._window(kink, i, sign * z, pushed, kink_keys[i])
-                on_train, on_test = on_train + shift[0] / 2, on_test + shift[1] / 2
-        c = self._delivered(on_train, on_test)
+        shifts = [
+            self._window(kink, i, sign * z, pushed, kink_keys[i])
+            for i, kink in enumerate(self.kinks)
+            for sign in (1, -1)
+        ]
+        c = self._delivered(*(jnp.stack(parts).sum(axis=0) / 2 for parts in zip(*shifts, strict=True)))
         ahead = self.rest @ (u[:-1] @ direction)
         mean = jnp.outer(c.mean(axis=0), direction)
         return mean, jnp.outer(ahead, (c[0] - c[1]) / 2) / out

@@ -101,9 +101,8 @@ class Setting(NamedTuple):
 
     def gathered(self, e: Float[np.ndarray, "m train *rest"]) -> Float[np.ndarray, "m windows *rest"]:
         """Sums over equal training points."""
-        total = np.zeros((len(e), self.windows, *e.shape[2:]))
-        np.add.at(total, (slice(None), self.point_of), e)
-        return total
+        member = np.arange(self.windows)[:, None] == self.point_of
+        return np.moveaxis(np.tensordot(member.astype(float), e, axes=(1, 1)), 0, 1)
 
 
 def half_cube(variance: float) -> float:

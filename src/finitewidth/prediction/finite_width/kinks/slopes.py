@@ -50,7 +50,7 @@ class Slope(NamedTuple):
         scale = np.where(fixed, 1.0, spread)
         steps = [k.jump * np.where(fixed, middle > k.at, ndtr((middle - k.at) / scale)) for k in self.kinks]
         if self.rest is not None:
-            return self.rest + sum(steps)
+            return np.sum(steps, axis=0) + self.rest
         u, weight = panels(np.stack([(k.at - middle) / scale for k in self.kinks], axis=-1))
         rest = np.sum(weight * self._rest(middle[..., None] + scale[..., None] * u), axis=-1)
         return np.where(fixed, self._rest(middle), rest) + sum(steps)

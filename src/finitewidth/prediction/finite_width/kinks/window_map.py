@@ -60,7 +60,8 @@ def window_integrals(paths: Paths, every_node: bool = False, shortest: float = 1
     parts = []
     for start in range(0, paths.left.shape[1], _PATHS_AT_ONCE):
         now = slice(start, start + _PATHS_AT_ONCE)
-        part = Paths(*(a[..., now] for a in paths[:4]), *paths[4:])
+        left, right, low, high = (a[..., now] for a in paths[:4])
+        part = paths._replace(left=left, right=right, slope_left=low, slope_right=high)
         parts.append(_integrals(part, every_node, shortest))
     return WindowIntegrals(*(np.concatenate(both, axis=1) for both in zip(*parts, strict=True)))
 
