@@ -128,7 +128,8 @@ def _rebuilt(
 ) -> Activation:
     """What `Activation.__reduce__` describes."""
     if isinstance(function, _Reference):
-        function = getattr(importlib.import_module(function.module), function.name)
+        found = getattr(importlib.import_module(function.module), function.name)
+        return Activation(found, name, closed_form, kink_places)
     return Activation(function, name, closed_form, kink_places)
 
 

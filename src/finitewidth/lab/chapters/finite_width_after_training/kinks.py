@@ -83,7 +83,8 @@ class KinkedEnsembles:
 def _law(case: KinkedCase, algorithm: SpectralAlgorithm) -> Float[np.ndarray, "2 test"]:
     """Coefficients of n^(-1/2) in mean and variance."""
     n = 2**20  # the coefficient does not depend on it; a wide network gives no warning
-    problem = TrainingProblem(case.network(n), *(jnp.asarray(a) for a in case.data()))
+    x, y, x_test = (jnp.asarray(a) for a in case.data())
+    problem = TrainingProblem(case.network(n), x, y, x_test)
     law = predict(problem, algorithm=algorithm, order="1/2")
     return math.sqrt(n) * np.stack(
         [np.asarray(law.mean_correction)[:, 0], np.diag(np.asarray(law.covariance_correction))]
