@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction import estimators as estimators
     from finitewidth.prediction.distribution import TrainedDistribution
     from finitewidth.prediction.finite_width.dense.method import DenseTensors
+    from finitewidth.prediction.finite_width.kinks.method import KinkWindows
     from finitewidth.prediction.finite_width.mean_field.method import MeanField
     from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves

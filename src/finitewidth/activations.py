@@ -6,8 +6,8 @@ import functools
 import importlib
 import math
 import sys
-from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,12 @@ import numpy as np
 from jaxtyping import Array
 
 from finitewidth.arrays import Elementwise
+from finitewidth.checks import is_number
 from finitewidth.expectations.closed_forms import Erf, Gelu, Monomial, PiecewiseLinear, Sinusoid, Step
 from finitewidth.expectations.hermite import DEFAULT_TERMS, hermite_series
-from finitewidth.expectations.kinks import evaluate
+from finitewidth.expectations.kinks import Kink, evaluate, kinks_at
 from finitewidth.expectations.laws import PairLaw
+from finitewidth.expectations.polygon import polygon
 from finitewidth.expectations.quadrature import gaussian_rule
 from finitewidth.tracing import outside_tracing
 
@@ -36,8 +38,11 @@ class Activation:
         What tables and messages call it; the function's own name by default. A built-in activation is
         pickled and saved by its name, any other by where its function can be imported from.
     closed_form
-        The exact pair law, where one is known. Without it the averages come from a Hermite
-        series of adjustable accuracy.
+        The exact pair law, where one is known. Without it the averages of a function that is linear between
+        its declared kinks are computed as exactly, all others from a Hermite series of adjustable accuracy.
+    kink_places
+        Where the slope jumps, such as (-1, 1) for clip(z, -1, 1); a function that does not say is looked at
+        around zero only.
 
     Examples
     --------
@@ -49,8 +54,10 @@ class Activation:
     function: Elementwise
     name: str = ""
     closed_form: PairLaw | None = None
+    kink_places: tuple[float | int, ...] = (0.0,)
 
     def __post_init__(self):
+        object.__setattr__(self, "kink_places", _as_places(self.kink_places))
         if not callable(self.function):
             raise TypeError(
                 f"Activation needs a function of an array, got {self.function!r}; "
@@ -60,9 +67,16 @@ class Activation:
             object.__setattr__(self, "name", getattr(self.function, "__name__", "custom"))
         if self.closed_form is None:
             _check_on_nodes(self.name, self.function)
+            if any(self.kink_places):
+                object.__setattr__(self, "closed_form", polygon(self.function, self.kinks))
 
     def __call__(self, z: Array) -> Array:
         return self.function(z)
+
+    @property
+    def kinks(self) -> tuple[Kink, ...]:
+        """Where the slope jumps, with its values on both sides; empty for a smooth activation."""
+        return kinks_at(self.function, self.kink_places)
 
     @property
     def built_in(self) -> bool:
@@ -73,7 +87,7 @@ class Activation:
         # JAX's own functions cannot be pickled, and a copy of a function is another function.
         if self.built_in:
             return as_activation, (self.name,)
-        return _rebuilt, (_by_reference(self.function), self.name, self.closed_form)
+        return _rebuilt, (_by_reference(self.function), self.name, self.closed_form, self.kink_places)
 
     def __copy__(self) -> "Activation":
         return self
@@ -100,12 +114,25 @@ def _by_reference(function: Elementwise) -> "Elementwise | _Reference":
     return place if found is function and place.module != "__main__" else function
 
 
-def _rebuilt(function: "Elementwise | _Reference", name: str, closed_form: PairLaw | None) -> Activation:
+def _rebuilt(
+    function: "Elementwise | _Reference",
+    name: str,
+    closed_form: PairLaw | None,
+    kink_places: tuple[float, ...] = (0.0,),
+) -> Activation:
     """What `Activation.__reduce__` describes."""
     if isinstance(function, _Reference):
         found = getattr(importlib.import_module(function.module), function.name)
-        return Activation(found, name, closed_form)
-    return Activation(function, name, closed_form)
+        return Activation(found, name, closed_form, kink_places)
+    return Activation(function, name, closed_form, kink_places)
+
+
+def _as_places(places: Any) -> tuple[float, ...]:
+    """Places of kinks as plain numbers, in rising order."""
+    given = (places,) if is_number(places) else places
+    if not (isinstance(given, Iterable) and all(is_number(p) and math.isfinite(p) for p in given)):
+        raise ValueError(f"kink_places must be finite numbers, such as (-1.0, 1.0), got {places!r}.")
+    return tuple(sorted(float(p) for p in given))
 
 
 def _check_on_nodes(name: str, function: Elementwise) -> None:

@@ -202,8 +202,9 @@ def test_a_narrow_network_is_warned_of():
     ("change", "sentence"),
     [
         ({"order": 2}, "order must be 0"),
-        ({"net": fw.MLP((64,), "relu")}, "needs a smooth activation"),
-        ({"net": fw.MLP((64,), "elu", 0.1, 1.0)}, "has a kink"),
+        ({"net": fw.MLP((64,), "relu")}, 'cross it or are held at it; use order="1/2"'),
+        ({"net": fw.MLP((64,), "selu", 0.1, 1.0)}, 'use order="1/2"'),
+        ({"net": fw.MLP((64,), "elu", 0.1, 1.0), "method": fw.SampledNeurons()}, "point mass"),
         ({"net": fw.MLP((64, 1), "tanh")}, "layer of width 1"),
         ({"net": fw.MLP((), "tanh")}, "no hidden layer"),
         ({"net": fw.MLP((64,), "tanh", parametrisation="mup")}, "'ntk' only"),

@@ -57,6 +57,30 @@ class Shape(NamedTuple):
         return std[:, None] ** np.arange(1, len(self.jumps) + 1) * np.array(self.jumps)
 
 
+class Kink(NamedTuple):
+    """Where the slope of an activation jumps, and its values on both sides."""
+
+    at: float
+    left: float
+    right: float
+
+    @property
+    def jump(self) -> float:
+        """By how much the slope steps up."""
+        return self.right - self.left
+
+
+def kinks_at(function: Elementwise, places: tuple[float, ...]) -> tuple[Kink, ...]:
+    """The kinks of a function at the places where its slope does jump, in rising order."""
+    where = np.unique(np.array(places, float))
+    apart = _OFFSET * np.maximum(1.0, np.abs(where))
+    with outside_tracing():
+        sides = jnp.asarray(np.stack([where - apart, where + apart]))
+        left, right = np.asarray(evaluate(function, sides)[1])
+    found = zip(where.tolist(), left.tolist(), right.tolist(), strict=True)
+    return tuple(Kink(*one) for one in found if abs(one[2] - one[1]) > _JUMP_THRESHOLD)
+
+
 def value_and_slope(function: Elementwise, z: Float[Array, "*s"]):
     """sigma(z) and sigma'(z) elementwise."""
     return jax.jvp(function, (z,), (jnp.ones_like(z),))

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from finitewidth.prediction.finite_width.correction import Correction, Origins
     from finitewidth.prediction.finite_width.dense.method import DenseTensors
     from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+    from finitewidth.prediction.finite_width.kinks.kink_range import KinkRange
+    from finitewidth.prediction.finite_width.kinks.method import KinkWindows
     from finitewidth.prediction.finite_width.mean_field.method import MeanField
     from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
     from finitewidth.prediction.finite_width.trusted_range import TrustedRange

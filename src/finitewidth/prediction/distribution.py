@@ -14,6 +14,7 @@ from finitewidth.checks import check_key, check_whole
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.finite_width.correction import Correction, Origins
 from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+from finitewidth.prediction.finite_width.kinks.kink_range import KinkRange
 from finitewidth.prediction.finite_width.trusted_range import TrustedRange, range_of
 from finitewidth.prediction.provenance import Provenance
 from finitewidth.saving import save
@@ -105,7 +106,7 @@ class TrainedDistribution(eqx.Module):
         return self._correction.output_covariance
 
     @property
-    def validity(self) -> ExpansionRange:
+    def validity(self) -> ExpansionRange | KinkRange:
         """How small the correction is."""
         return _given(self._correction.validity, "a range of validity")
 

@@ -13,6 +13,8 @@ from finitewidth.prediction.data import Start
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
 from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+from finitewidth.prediction.finite_width.kinks.kink_range import KinkRange
+from finitewidth.prediction.finite_width.kinks.method import KinkWindows
 from finitewidth.prediction.finite_width.scale_mixture import with_scales
 from finitewidth.prediction.infinite_width.posterior import posterior
 from finitewidth.prediction.infinite_width.trained import trained_distribution
@@ -28,7 +30,7 @@ def predict(
     y_train: ArrayLike | None = None,
     x_test: ArrayLike | None = None,
     algorithm: SpectralAlgorithm | BayesianInference | None = None,
-    order: int = 0,
+    order: int | str = 0,
     *,
     initial: Start | None = None,
     ridge: float | int = 0.0,
@@ -50,7 +52,8 @@ def predict(
         `GradientDescent(eta, steps)` (the default, run to the end), `GradientFlow(time)`,
         `DirectOptimization()` or `BayesianInference(noise)`.
     order
-        0 for infinite width, 1 for the first correction in 1/width as well (smooth activations).
+        0 for infinite width, 1 for the first correction in 1/width as well (activations without kinks), "1/2"
+        for the first correction in 1/sqrt(width), which activations with kinks have (one hidden layer).
     initial
         A given starting function instead of a random one, or its outputs on (x_train, x_test).
     ridge
@@ -58,7 +61,9 @@ def predict(
         on the distance that the parameters move.
     method
         How the correction is computed: `DenseTensors()` or `SampledNeurons(relative_error)`; without it
-        the first for at most 14 points, training and test together, the second for more.
+        the first for at most 14 points, training and test together, the second for more. For order="1/2"
+        `KinkWindows(relative_error)`. `MeanField()` and `TrainedNetworks(k)` describe this width without an
+        expansion, whatever the order.
     progress
         Called now and then while neurons are sampled, with the fraction of the work done, estimated, and the
         relative error so far, of the mean in the first half, of the variances in the second.
@@ -78,25 +83,33 @@ def predict(
     >>> bool(jnp.max(law.std) < 1e-6)                 # training points are learnt
     True
     """
-    if order not in (0, 1):
+    if order not in (0, 1, "1/2"):
         raise ValueError(
-            f"order must be 0 (infinite width) or 1 (first correction in 1/width), got {order!r}."
+            f'order must be 0 (infinite width), 1 (first correction in 1/width) or "1/2" (in 1/sqrt(width), '
+            f"for activations with kinks), got {order!r}."
         )
     if not (is_number(ridge) and ridge >= 0):
         raise ValueError(f"ridge must be zero or more, got {ridge!r}.")
     if algorithm is not None and not isinstance(algorithm, BayesianInference):
         check_algorithm(algorithm, "BayesianInference()")
     if method is not None and not isinstance(method, Method):
-        raise ValueError(f"method must be DenseTensors() or SampledNeurons(), got {method!r}.")
+        raise ValueError(
+            "method must be DenseTensors(), SampledNeurons(), KinkWindows(), MeanField() or TrainedNetworks(), "
+            f"got {method!r}."
+        )
+    if method is not None and order and isinstance(method, KinkWindows) != (order == "1/2"):
+        raise ValueError(
+            f'order="1/2" is computed by KinkWindows(), and by it alone: got {order=}, {method=}.'
+        )
     problem = _problem(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
         if ridge != 0 or initial is not None:
             raise ValueError(
                 "ridge and initial belong to gradient descent; Bayesian inference takes noise only."
             )
-        if order == 1:
+        if order:
             raise ValueError(
-                "order=1 describes networks trained by gradient descent, not Bayesian inference."
+                f"order={order!r} describes networks trained by gradient descent, not Bayesian inference."
             )
         if method is not None:
             raise ValueError("method belongs to gradient descent; Bayesian inference takes width instead.")
@@ -105,12 +118,12 @@ def predict(
             law = with_scales(problem, algorithm.noise, law)
     else:
         training = algorithm or GradientDescent()
-        finite = order == 1 or (method is not None and not method.expands)
+        finite = bool(order) or (method is not None and not method.expands)
         if finite and initial is not None:
             raise ValueError("finite width describes networks with a random start: leave out initial.")
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
         if finite:
-            correct = (method or ByNumberOfPoints()).correct
+            correct = (method or (KinkWindows() if order == "1/2" else ByNumberOfPoints())).correct
             correction = correct(problem, training, law, ridge=float(ridge), progress=progress)
             law = law.corrected(correction)
             _warn_of_a_large_correction(law, correction.validity)
@@ -118,7 +131,9 @@ def predict(
     return dataclasses.replace(law, provenance=provenance)
 
 
-def _warn_of_a_large_correction(law: TrainedDistribution, validity: ExpansionRange | None) -> None:
+def _warn_of_a_large_correction(
+    law: TrainedDistribution, validity: ExpansionRange | KinkRange | None
+) -> None:
     if validity is not None:
         validity.warn()
     negative = int(np.sum(np.diag(np.asarray(law.covariance)) < 0))

@@ -16,7 +16,7 @@ class Provenance(eqx.Module):
 
     problem: TrainingProblem
     algorithm: SpectralAlgorithm | BayesianInference
-    order: int = eqx.field(static=True)
+    order: int | str = eqx.field(static=True)
     ridge: float = eqx.field(static=True, converter=float)
     random_start: bool = eqx.field(static=True)
     method: Method | None = None

@@ -68,7 +68,7 @@ class Verification(eqx.Module):
     ridge: float = eqx.field(static=True)
     distance_to_end: float = eqx.field(static=True)
     unsettled: float = eqx.field(static=True)
-    order: int = eqx.field(static=True)
+    order: int | str = eqx.field(static=True)
     depth: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
     predicted_mean: Float[np.ndarray, "test out"]
@@ -115,8 +115,13 @@ class Verification(eqx.Module):
 
     @property
     def expected_difference(self) -> float:
-        """Relative size of what a prediction of this order leaves out: (depth/width)^(order + 1)."""
-        return (self.depth / self.width) ** (self.order + 1)
+        """Relative size of what a prediction of this order leaves out, a power of depth/width."""
+        return (self.depth / self.width) ** self._power_left
+
+    @property
+    def _power_left(self) -> int:
+        """At order 1/2 what is left is of order 1/width, as at infinite width without kinks."""
+        return 2 if self.order == 1 else 1
 
     @property
     def correction_ratio(self) -> CorrectionRatio | None:
@@ -179,7 +184,7 @@ class Verification(eqx.Module):
         without = f" (infinite width: {beside:.3f})" if beside is not None else ""
         anchored = f" and ridge {self.ridge:.3g}" if self.ridge else ""
         theory = "infinite width" if self.order == 0 else f"order {self.order} in 1/width"
-        power = "" if self.order == 0 else f"^{self.order + 1}"
+        power = "" if self._power_left == 1 else f"^{self._power_left}"
         lines = [
             f"{self.networks} networks of width {self.width}, {self.steps} steps with eta = {self.eta:.3g}"
             f"{anchored}, against {theory} {steps}",

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from finitewidth.architecture import MLP
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.correction import Correction, Origins
@@ -68,11 +67,11 @@ class Expansion(NamedTuple):
     def of(cls, problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: float) -> "Expansion":
         """All points, the training points first; one sentence where there is no expansion in 1/width."""
         net = expandable(problem.net)
-        if not is_smooth(net.activation.function):
+        if net.activation.kinks:
             raise ValueError(
-                f"order=1 needs a smooth activation, because the kernel's changes in training average its "
-                f"curvature, and {net.activation.name!r} has a kink; use tanh, gelu, silu, softplus or "
-                "order=0."
+                f"order=1 needs an activation without kinks, and {net.activation.name!r} has one: trained "
+                "networks then approach infinite width as 1/sqrt(width), because neurons near the kink cross "
+                'it or are held at it; use order="1/2" (or tanh, gelu, silu, softplus).'
             )
         resolved = algorithm.resolved(largest_eigenvalue(problem.train.ntk) + ridge)
         if not algorithm.converged or ridge == 0:

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from finitewidth.arrays import AnyArray
 from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+from finitewidth.prediction.finite_width.kinks.kink_range import KinkRange
 
 
 class Origins(NamedTuple):
@@ -55,5 +56,5 @@ class Correction(eqx.Module):
     output_covariance: Float[Array, "test out test out"] | None = None
     origin: Origins | None = None
     origin_error: Origins | None = None
-    validity: ExpansionRange | None = None
+    validity: ExpansionRange | KinkRange | None = None
     samples: int = eqx.field(static=True, default=0)

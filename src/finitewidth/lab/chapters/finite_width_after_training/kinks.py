@@ -1,0 +1,191 @@
+"""Trained networks with kinks: mean and variance approach infinite width as 1/sqrt(width)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from finitewidth.activations import Activation
+from finitewidth.architecture import MLP
+from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow, SpectralAlgorithm
+from finitewidth.lab.framework import (
+    BEYOND,
+    Check,
+    Claim,
+    Measurement,
+    Prediction,
+    absolute_error,
+    shifted,
+    z_score,
+)
+from finitewidth.lab.framework.estimate import Estimate, propagated, stacked
+from finitewidth.lab.instruments.kinked_moments import bent_moments
+from finitewidth.lab.instruments.trained_moments import Ensemble
+from finitewidth.prediction.predict import predict
+from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth.report import style
+from finitewidth.report.style import Figure
+from finitewidth.statistics.kernels import kernels
+
+_HARD_TANH = Activation(lambda z: jnp.clip(z, -1, 1), "hard tanh", kink_places=(-1.0, 1.0))
+_X = np.array([[1.1, 0.2, -0.5], [0.1, -1.2, 0.8], [0.7, 0.8, 0.2]])
+_Y = np.array([0.9, -0.7, 0.5])
+_TEST = np.array([[0.3, 0.6, 1.3], [-0.4, -0.3, 0.5]])
+# eta times the largest eigenvalue, zero for a flow, and what training leaves of the residuals.
+_STEP = 0.5
+_LEFT = 1e-6
+# How far the fitted power of the width may be from 1/2, for what follows the leading order.
+_POWER = 0.2
+
+
+@dataclass(frozen=True)
+class KinkedCase:
+    """A few points to learn, one hidden layer, and pairs to train."""
+
+    activation: str
+    train: int
+    pairs: int
+
+    def network(self, width: int) -> MLP:
+        activation = _HARD_TANH if self.activation == _HARD_TANH.name else self.activation
+        return MLP((width,), activation, [0.1, 0.0], [2.0, 2.0], [0.2, 0.1], 1.0)
+
+    def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Points by hand; for more than three, patients of the diabetes table."""
+        if self.train <= len(_X):
+            return _X[: self.train], _Y[: self.train, None], _TEST
+        from finitewidth.data import built_in  # brings scikit-learn with it
+
+        table = built_in("diabetes")
+        return table.x[: self.train], table.y[: self.train, :1], table.x[self.train : self.train + 2]
+
+    def descent(self) -> tuple[float, int]:
+        """Step size and number of steps to the end."""
+        t = np.linalg.eigvalsh(np.asarray(kernels(self.network(2), self.data()[0]).ntk))
+        eta = _STEP / float(t[-1])
+        return eta, math.ceil(math.log(_LEFT) / math.log1p(-eta * float(t[0])))
+
+
+@dataclass(frozen=True)
+class KinkedEnsembles:
+    """Cases and widths; a polynomial in 1/sqrt(n) of this degree is fitted, `left` is what it may miss."""
+
+    cases: tuple[KinkedCase, ...]
+    widths: tuple[int, ...]
+    degree: int
+    left: float
+
+
+def _law(case: KinkedCase, algorithm: SpectralAlgorithm) -> Float[np.ndarray, "2 test"]:
+    """Coefficients of n^(-1/2) in mean and variance."""
+    n = 2**20  # the coefficient does not depend on it; a wide network gives no warning
+    x, y, x_test = (jnp.asarray(a) for a in case.data())
+    problem = TrainingProblem(case.network(n), x, y, x_test)
+    law = predict(problem, algorithm=algorithm, order="1/2")
+    return math.sqrt(n) * np.stack(
+        [np.asarray(law.mean_correction)[:, 0], np.diag(np.asarray(law.covariance_correction))]
+    )
+
+
+def _theory(setting: KinkedEnsembles) -> Prediction:
+    coefficients = np.stack([_law(case, GradientDescent(case.descent()[0])) for case in setting.cases])
+    return {"mean": coefficients[:, 0], "variance": coefficients[:, 1], "power": np.full(1, 0.5)}
+
+
+def _of_a_flow(setting: KinkedEnsembles, value: np.ndarray) -> np.ndarray:
+    """The coefficients of small steps."""
+    return np.stack([_law(case, GradientFlow())[0] for case in setting.cases])
+
+
+def _measure(setting: KinkedEnsembles, key: PRNGKeyArray) -> Measurement:
+    by_width = []
+    for n in setting.widths:
+        by_case = []
+        for c, case in enumerate(setting.cases):
+            x, y, x_test = case.data()
+            ensemble = Ensemble(x, y, x_test, *case.descent(), max(2, case.pairs * setting.widths[0] // n), 0)
+            by_case.append(bent_moments(case.network(n), ensemble, jax.random.fold_in(key, c)))
+        by_width.append(stacked(by_case))
+    found = stacked(by_width)
+    return {"mean": found[:, :, 0], "variance": found[:, :, 1]}
+
+
+def _at_infinity(setting: KinkedEnsembles, found: Estimate) -> Estimate:
+    """Value at 1/sqrt(n) = 0 of a weighted polynomial, for every case and test point."""
+    powers = np.vander(np.array(setting.widths) ** -0.5, setting.degree + 1, increasing=True)
+    weight = 1 / found.sem**2
+    normal = np.linalg.inv(np.einsum("np,nct,nq->ctpq", powers, weight, powers))
+    value = np.einsum("ctq,nq,nct->ct", normal[..., 0, :], powers, weight * found.value)
+    return Estimate(value, np.sqrt(normal[..., 0, 0]), float(np.min(found.dof)))
+
+
+def _power(setting: KinkedEnsembles, found: Estimate) -> Estimate:
+    """-d log |shift| / d log n between the narrowest and the widest networks, all points together."""
+    span = math.log(setting.widths[-1] / setting.widths[0])
+    size = lambda shift: math.log(float(np.linalg.norm(shift)))
+    ends = found[np.array([0, len(setting.widths) - 1])]
+    return propagated(lambda v: np.array([0.5 + (size(v[0]) - size(v[1])) / span]), ends)
+
+
+def _compare(setting: KinkedEnsembles, predicted: Prediction, measured: Measurement) -> list[Check]:
+    checks = []
+    for name in ("mean", "variance"):
+        largest = np.abs(predicted[name]).max(axis=1, keepdims=True)
+        at_zero = _at_infinity(setting, measured[name])
+        checks.append(
+            z_score(
+                f"sqrt(n) (network - linearised), {name}", predicted[name], at_zero, setting.left * largest
+            )
+        )
+    checks.append(
+        absolute_error("power of the width", predicted["power"], _power(setting, measured["mean"]), _POWER)
+    )
+    return checks
+
+
+def _figure(setting: KinkedEnsembles, predicted: Prediction, measured: Measurement) -> Figure:
+    figure, panels = style.panels("Kinks: mean and variance move by 1/sqrt(n)", 2)
+    inverse = np.array(setting.widths) ** -0.5
+    for axes, name in zip(panels, ("mean", "variance"), strict=True):
+        colors = iter(style.PALETTE)
+        for c, t in np.ndindex(*predicted[name].shape):
+            color = next(colors)
+            value, sem = measured[name][:, c, t]
+            label = f"{setting.cases[c].train} learnt, point {t + 1}"
+            style.measured_points(axes, inverse, value, sem, color, label)
+            axes.plot(0, predicted[name][c, t], "*", color=color, ms=13, clip_on=False, zorder=4)
+        axes.axhline(0, color=style.GREY, lw=0.8)
+        axes.set(xlabel=r"$n^{-1/2}$", ylabel=rf"$\sqrt{{n}}$ (shift of the {name})", xlim=(0, None))
+    panels[0].legend(fontsize="small")
+    return figure
+
+
+def _claim(**about: Any) -> Claim:
+    wrong = {"mean": _of_a_flow, "power": shifted(0.5)}
+    return Claim(theory=_theory, measure=_measure, compare=_compare, figure=_figure, wrong=wrong, **about)
+
+
+CLAIMS = (
+    _claim(
+        id="trained-kinks",
+        title="networks with kinks approach infinite width as 1/sqrt(n), with a predicted coefficient",
+        statement=(
+            "Trained by gradient descent, networks whose activation has kinks differ from their linearised "
+            "partners by c/sqrt(n) in mean and variance, because neurons near a kink at a training point "
+            "cross it, are held at it or leave it by their own sign. c is predicted and depends on the step "
+            "size; a correction of order 1/n is excluded."
+        ),
+        source=f"{BEYOND}: neurons in the window of a kink",
+        quick=KinkedEnsembles((KinkedCase("hard tanh", 1, 24_000),), (64, 256), 1, 0.15),
+        full=KinkedEnsembles(
+            (KinkedCase("relu", 1, 200_000), KinkedCase("relu", 3, 100_000), KinkedCase("relu", 10, 20_000)),
+            (64, 256, 1024, 4096),
+            2,
+            0.05,
+        ),
+    ),
+)

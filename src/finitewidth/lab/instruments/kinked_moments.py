@@ -1,0 +1,24 @@
+"""Trained networks with kinks against their linearised partners, where sqrt(width) makes the difference.
+
+In the average over flipped pairs, network less linearised network is free of everything that infinite width
+knows; so is the difference of their variances.
+"""
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from finitewidth.architecture import MLP
+from finitewidth.lab.framework.estimate import Estimate, sample_mean, stacked
+from finitewidth.lab.instruments.trained_moments import Ensemble, trained_pairs
+
+
+def bent_moments(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
+    """sqrt(n) times what training with moving slopes adds to mean and variance: (2, test)."""
+    pairs = trained_pairs(net, ensemble, jax.random.fold_in(key, net.hidden[0]))
+    root = np.sqrt(net.hidden[-1])
+    trained, linear = (ends[..., 0] for ends in pairs)
+    centre = trained.mean(axis=(0, 1))
+    mean = (trained - linear).mean(axis=1)
+    spread = (trained - centre) ** 2 - (linear - linear.mean(axis=(0, 1))) ** 2
+    return stacked([sample_mean(mean), sample_mean(spread.mean(axis=1))]).times(root)

@@ -1,0 +1,1 @@
+r"""Trained networks whose activation has kinks: the law of order $n^{-1/2}$."""
