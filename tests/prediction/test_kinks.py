@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.prediction.finite_width.kinks.schedule import schedule
 from finitewidth.prediction.finite_width.kinks.window_map import Paths, window_integrals
 from tolerances import CLOSED_FORM, assert_close
 
@@ -251,6 +252,17 @@ def test_window_integrals_of_one_kink():
         activated = (max(right, 0) * max(left, 0) + min(right, 0) ** 2) / 2
         assert_close(found.A[0, 0], expected, CLOSED_FORM)
         assert_close(found.B[0, 0], activated, CLOSED_FORM)
+
+
+def test_many_small_steps_taken_together_keep_half_a_step():
+    """One point, slopes 0 and 1, and x left by each step: A = x / (1 + x) and B = 1/2; a flow has A = 1/2."""
+    x, signs = 0.9, np.array([1.0, -1.0])
+    cut = schedule(np.ones((1, 1)), fw.GradientDescent(1 - x), 0.0, single_steps=3, growth=0.3)
+    assert not cut.step.all()
+    move = -cut.impulse * signs
+    found = window_integrals(Paths(0 * move, move, np.zeros(2), np.ones(2), cut.decay, cut.step, cut.share))
+    assert_close(found.A[-1] @ signs, np.array(x / (1 + x)), 3e-3)
+    assert_close(found.B[-1] @ signs, np.array(0.5), 3e-3)
 
 
 BASE = {

@@ -85,7 +85,8 @@ def _flow(z: Array, z0: Array, left: Array, right: Array, decay: Array, share: A
     crosses = (z + d) * away > 0
     rest = jnp.where(crosses, 1 + z / jnp.where(crosses, d, 1), 0)
     beyond = rest * (pull + other)
-    across = jnp.where(beyond * away > 0, beyond + away * ahead, 0)
+    passes = (beyond * away > 0) | (pull + other == 0)
+    across = jnp.where(passes, beyond + away * ahead, 0)
     l, r = pull + left, pull + right
     resting = ((l >= 0) & (r <= 0)) | (l == 0) | (r == 0)
     leaves = jnp.where(resting, 0, jnp.where(l + r > 0, r + ahead, l - ahead))

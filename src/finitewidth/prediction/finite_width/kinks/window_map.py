@@ -294,7 +294,9 @@ def _arrived(
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = np.clip(np.where(d == 0, 0.0, 1 + z / d), 0.0, 1.0)
     beyond = rest * ((1 - decay) * z0 + other)
-    across = np.where(beyond * away > 0, beyond + away * ahead, 0.0)
+    # Where there is no velocity beyond the kink, a neuron stays where its last step took it.
+    passes = (beyond * away > 0) | ((1 - decay) * z0 + other == 0)
+    across = np.where(passes, beyond + away * ahead, 0.0)
     stays = np.where(side == 1, np.maximum(z + d, 0.0), np.minimum(z + d, 0.0))
     left, right = (1 - decay) * z0 + move[0], (1 - decay) * z0 + move[1]
     # A neuron that came from one side and has no velocity on the other is dead: it does not come back.
