@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from finitewidth.prediction.provenance import Provenance
 
 Trust = Literal["yes", "partly", "no", "unknown"]
-# Networks followed the mean field to a tenth of the shift where it was this large; see the guide.
-_LARGEST_MEAN_FIELD = 0.5
+# The largest shift at which networks were compared with the mean field, and followed it; see the guide.
+_LARGEST_MEAN_FIELD = 0.05
 # A standard error that leaves the shift of the mean to be seen.
 _SEEN = 0.5
 
@@ -111,7 +111,10 @@ def _verdict(
         )
     if name == "MeanField":
         if shift > _LARGEST_MEAN_FIELD:
-            return "partly", "The shift is as large as the mean: compare with TrainedNetworks(k)."
+            return (
+                "partly",
+                "The shift is beyond what networks were compared at: check with TrainedNetworks(k).",
+            )
         if error > _SEEN * shift:
             return "partly", "Its standard error hides the shift of the mean: sample more neurons."
         return "yes", "Each neuron moves as far as it does in a network; no expansion is made in its motion."
