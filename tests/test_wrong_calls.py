@@ -234,11 +234,11 @@ CALLS = {
     ),
     "predict method str": (
         lambda: fw.predict(NET, X, Y, X_TEST, order=1, method="dense"),
-        "method must be DenseTensors() or SampledNeurons(), got 'dense'.",
+        "MeanField() or TrainedNetworks(), got 'dense'.",
     ),
     "predict method class": (
         lambda: fw.predict(NET, X, Y, X_TEST, order=1, method=fw.SampledNeurons),
-        "method must be DenseTensors() or SampledNeurons(), got <class",
+        "MeanField() or TrainedNetworks(), got <class",
     ),
     "predict initial number": (
         lambda: fw.predict(NET, X, Y, X_TEST, initial=3.0),
