@@ -210,11 +210,11 @@ CALLS = {
     ),
     "predict order str": (
         lambda: fw.predict(NET, X, Y, X_TEST, order="1"),
-        "order must be 0 (infinite width) or 1 (first correction in 1/width), got '1'.",
+        "for activations with kinks), got '1'.",
     ),
     "predict order True": (
         lambda: fw.predict(NET, X, Y, X_TEST, order=[1]),
-        "order must be 0 (infinite width) or 1 (first correction in 1/width), got [1].",
+        "for activations with kinks), got [1].",
     ),
     "predict ridge str": (
         lambda: fw.predict(NET, X, Y, X_TEST, ridge="auto"),

@@ -94,8 +94,8 @@ def predict(
         check_algorithm(algorithm, "BayesianInference()")
     if method is not None and not isinstance(method, Method):
         raise ValueError(
-            "method must be DenseTensors(), SampledNeurons(), KinkWindows(), MeanField() or TrainedNetworks(), "
-            f"got {method!r}."
+            "method must be DenseTensors(), SampledNeurons(), KinkWindows(), MeanField() or "
+            f"TrainedNetworks(), got {method!r}."
         )
     if method is not None and order and isinstance(method, KinkWindows) != (order == "1/2"):
         raise ValueError(
