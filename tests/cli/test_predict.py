@@ -105,9 +105,9 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (("--order", "2"), "--order must be auto, 0 or 1, got '2'."),
+        (("--order", "2"), "--order must be auto, 0, 1 or 1/2, got '2'."),
         (("--stop", "auto", "--steps", "40"), "give --steps 40, or --stop auto to have the number chosen"),
-        (("--order", "1", "--activation", "relu"), "order=1 needs a smooth activation"),
+        (("--order", "1", "--activation", "relu"), "order=1 needs an activation without kinks"),
         (
             ("--order", "1", "--most-samples", "0"),
             "--most-samples must be a whole number, 1 or more, got '0'.",

@@ -6,6 +6,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.data import Table
 from finitewidth.prediction.selection.early_stopping import choose_stop
+from finitewidth.report.page import report_page
 from finitewidth.study import corrected_law
 from finitewidth.study.corrected_law import estimated_seconds
 from finitewidth.study.files import predictions, summary
@@ -15,14 +16,18 @@ from finitewidth.study.words import describe, training_words
 from tolerances import assert_close
 
 
-@pytest.fixture(scope="module")
-def few():
-    """Four rows to learn from and two to predict: few enough for dense tensors."""
+def things(train: int):
+    """Six rows, so many of them to learn from."""
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=(2, 6))
-    return prepare(
-        Table("things", {"a": a, "b": b, "y": 70 + 13 * np.sin(a) + b}), None, Options("y", train=4)
-    )
+    table = Table("things", {"a": a, "b": b, "y": 70 + 13 * np.sin(a) + b})
+    return prepare(table, None, Options("y", train=train))
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Few enough rows for dense tensors."""
+    return things(train=4)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +59,19 @@ def test_infinite_width_is_shown_otherwise(few, change, remark):
     assert summary(study)["prediction"]["order"] == 0
     if remark:
         assert remark in " ".join(describe(study))
+
+
+def test_kinks_have_a_correction_in_one_over_the_root_of_the_width():
+    data = things(train=2)
+    study = run_study(data, Choices((4000,), "relu", ridge=0.7, order="1/2", compare=False))
+    law = fw.predict(study.net, data.x_train, data.y_train, data.x_test, order="1/2", ridge=0.7)
+    assert_close(study.law.mean, law.mean)
+    told = summary(study)
+    assert told["prediction"]["order"] == "1/2"
+    assert told["finite width"]["by origin (rms)"] == {}
+    page = report_page(study)
+    assert "with the correction in 1/sqrt(width)" in page
+    assert "to first order in 1/sqrt(width)" in " ".join(describe(study))
 
 
 def test_a_long_computation_is_left_to_the_user(few, monkeypatch):

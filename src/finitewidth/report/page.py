@@ -71,10 +71,14 @@ def _loss(study: Study) -> str:
 
 
 def _finite_width(study: Study) -> str:
+    above, below = "How", ""
+    if study.correction_sizes:
+        above = "Above: how"
+        below = " Below: what the correction consists of; a kernel that moves is representation learning."
     text = (
-        "Above: how far the mean of networks of this width lies from that of infinitely wide ones, against "
-        "what the first correction in 1/width says, averaged over test rows with like corrections. Below: "
-        "what the correction consists of; a kernel that moves is representation learning."
+        f"{above} far the mean of networks of this width lies from that of infinitely wide ones, against "
+        f"what the first correction in {study.small_number} says, averaged over test rows with like "
+        f"corrections.{below}"
     )
     return text if study.verification is not None else text + " No networks were trained: --verify adds them."
 
@@ -83,7 +87,7 @@ def _networks(study: Study) -> str:
     if study.law.correction is not None:
         law = "that of infinite width"
         if study.law.covariance_correction is not None:
-            law += " with its correction in 1/width"
+            law += f" with its correction in {study.small_number}"
         return (
             "Above: how far the average of the networks is from the predicted mean. Below: their spread at "
             f"each test row, against {law}; grey, against infinite width alone."

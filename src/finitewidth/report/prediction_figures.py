@@ -199,7 +199,9 @@ def finite_width_figure(study: Study) -> Figure | None:
     unit, check = study.data.unit, study.verification
     with style.house_style():
         figure = Figure(figsize=(5.4, 5.4), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
-        above, below = figure.subplots(2, 1, height_ratios=(2, 1))
+        sizes = list(study.correction_sizes.values())
+        heights = (2, 1) if sizes else (1,)
+        above, *below = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False).flat
         if check is not None and check.predicted_correction is not None:
             predicted, measured, bars = (unit * a for a in check.shift_by_group(_GROUPS))
             style.measured_points(above, predicted, measured, bars, _BLUE, "networks, ±2 standard errors")
@@ -213,13 +215,13 @@ def finite_width_figure(study: Study) -> Figure | None:
             ylabel = "correction"
         ends = np.array([predicted.min(), predicted.max()])
         above.axhline(0, color=style.GREY, lw=1, ls="--", label="infinite width")
-        above.plot(ends, ends, color=_RED, label="with the correction in 1/width")
+        above.plot(ends, ends, color=_RED, label=f"with the correction in {study.small_number}")
         above.set(xlabel="predicted correction", ylabel=ylabel)
         above.legend(loc="best")
         names = ("mean kernel", "kernel fluctuations", "kernel moves", "kernel moves, second order")
-        sizes = list(study.correction_sizes.values())
-        below.barh(names[::-1], sizes[::-1], color=_BLUE, height=0.6)
-        below.set(xlabel="size of the correction, by origin (rms)")
+        for axes in below:
+            axes.barh(names[::-1], sizes[::-1], color=_BLUE, height=0.6)
+            axes.set(xlabel="size of the correction, by origin (rms)")
     return figure
 
 

@@ -12,6 +12,7 @@ from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
+from finitewidth.prediction.finite_width.kinks.method import KinkWindows
 from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.training_problem import TrainingProblem
@@ -46,7 +47,7 @@ def shown_law(
     problem: TrainingProblem,
     algorithm: GradientDescent,
     ridge: float,
-    order: Literal[0, 1, "auto"],
+    order: Literal[0, 1, "1/2", "auto"],
     *,
     most_samples: int,
     seed: int,
@@ -55,7 +56,7 @@ def shown_law(
     """The trained distribution; sampling reports how far it has come."""
     net, points = problem.net, len(problem.x_train) + len(problem.x_test)
     assert isinstance(net, MLP)
-    asked = order == 1
+    asked = order in (1, "1/2")
     if order == "auto":
         seconds = estimated_seconds(net, points)
         smooth = is_smooth(net.activation.function) and min(net.hidden, default=0) > 1
@@ -65,16 +66,16 @@ def shown_law(
             return ShownLaw(predict(problem, None, None, None, algorithm, ridge=ridge), remark)
 
     def report(done: float, error: float) -> None:
-        announce(f"correction in 1/width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
+        announce(f"correction for finite width: {100 * done:.0f} %, standard error {100 * error:.0f} %")
 
     accuracy = {} if asked else {"relative_error": _COARSE, "covariance_error": _COARSE}
     sampled = SampledNeurons(most_samples=most_samples, key=jax.random.key(seed), **accuracy)
+    method = KinkWindows(key=sampled.key) if order == "1/2" else ByNumberOfPoints(sampled)
     with warnings.catch_warnings():
         # The study says in its table and its report how far to trust the correction.
-        warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
+        warnings.filterwarnings("ignore", message="the expansion in 1/.* is not small")
         law = predict(
-            problem, None, None, None, algorithm, order, ridge=ridge, method=ByNumberOfPoints(sampled),
-            progress=report,
+            problem, None, None, None, algorithm, order, ridge=ridge, method=method, progress=report,
         )  # fmt: skip
     if asked or law.correction is None or _is_small(law):
         return ShownLaw(law)

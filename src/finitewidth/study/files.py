@@ -90,7 +90,7 @@ def summary(study: Study) -> dict[str, Any]:
             "ridge chosen on the training rows": study.ridge_chosen,
         },
         "prediction": {
-            "order": 0 if study.law.correction is None else 1,
+            "order": 0 if study.law.provenance is None else study.law.provenance.order,
             "unit of the target": data.unit,
             "mean spread of networks": float(study.spread.mean()),
             "label noise": data.unit * math.sqrt(study.noise),

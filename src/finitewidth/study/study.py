@@ -50,7 +50,7 @@ class Choices(NamedTuple):
     steps: float | int = math.inf
     stop: Literal["end", "auto"] = "end"
     ridge: float | Literal["auto"] = "auto"
-    order: Literal[0, 1, "auto"] = 0
+    order: Literal[0, 1, "1/2", "auto"] = 0
     networks: int = 0
     most_steps: int = 10_000
     most_samples: int = 300_000
@@ -132,9 +132,20 @@ class Study(NamedTuple):
         return self.data.unit * np.sqrt(np.asarray(self.law.std) ** 2 + self.noise)
 
     @property
+    def small_number(self) -> str:
+        """What the correction for finite width is proportional to."""
+        return "1/sqrt(width)" if self.choices.order == "1/2" else "1/width"
+
+    @property
     def correction_sizes(self) -> dict[str, float]:
-        """Root mean squares over test rows, in units of the target, of what finite width adds by origin."""
-        parts = self.law.origin._asdict()
+        """Root mean squares over test rows, in units of the target, of what finite width adds by origin.
+
+        Empty for a correction of one origin only, as kinks make it.
+        """
+        correction = self.law.correction
+        parts = (
+            correction.origin._asdict() if correction is not None and correction.origin is not None else {}
+        )
         return {name: self.data.unit * root_mean_square(part) for name, part in parts.items()}
 
     @property
@@ -216,7 +227,7 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
 
     announce("networks")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="the expansion in 1/width is not small")
+        warnings.filterwarnings("ignore", message="the expansion in 1/.* is not small")
         check = verify(
             law,
             choices.networks,

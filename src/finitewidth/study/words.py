@@ -16,7 +16,7 @@ def describe(study: Study) -> list[str]:
     """Paragraphs that say what was predicted, how sure to be of it, and whether networks agree."""
     parts = [_task(study), _quality(study), _comparison(study), _uncertainty(study)]
     if study.law.correction is not None:
-        parts.append(f"{finite_width_words(study)} {_origin_words(study)}")
+        parts.append(f"{finite_width_words(study)}{_origin_words(study)}")
     elif study.remark:
         parts.append(f"The correction for finite width: {study.remark[0].lower()}{study.remark[1:]}")
     if study.verification is not None:
@@ -52,7 +52,7 @@ def _task(study: Study) -> str:
     columns = "column" if len(data.features) == 1 else "columns"
     width = "infinitely wide networks"
     if study.law.correction is not None:
-        width = f"networks of width {study.net.hidden[-1]}, to first order in 1/width"
+        width = f"networks of width {study.net.hidden[-1]}, to first order in {study.small_number}"
     return (
         f"The question was: what does a {network_words(study)} say about {what} after it has learnt "
         f"{len(data.x_train):,} rows of {data.name} ({len(data.features)} input {columns}) by "
@@ -90,8 +90,10 @@ def _spread_words(law: TrainedDistribution) -> str:
 
 def _origin_words(study: Study) -> str:
     sizes = study.correction_sizes
+    if not sizes:
+        return ""
     return (
-        f"By origin (root mean square over test rows): {sizes['mean_ntk']:.2g} from the mean kernel, "
+        f" By origin (root mean square over test rows): {sizes['mean_ntk']:.2g} from the mean kernel, "
         f"{sizes['ntk_fluctuations']:.2g} from its fluctuations between networks, and from its change in "
         f"training, which is representation learning, {sizes['dntk']:.2g} at first and {sizes['ddntk']:.2g} "
         "at second order."

@@ -10,6 +10,8 @@ from finitewidth.cli import options
 from finitewidth.cli.console import note, output, say
 from finitewidth.study.directory import REPORT, check_directory
 
+_ORDERS: dict[str, Literal[0, 1, "1/2", "auto"]] = {"auto": "auto", "0": 0, "1": 1, "1/2": "1/2"}
+
 
 def predict(
     data: Annotated[
@@ -47,8 +49,9 @@ def predict(
         str,
         options.one_of(
             "--order",
-            "0: infinite width; 1 adds the first correction in 1/width; auto does so if it is quick.",
-            ("auto", "0", "1"),
+            "0: infinite width; 1 adds the correction in 1/width; 1/2 is for one layer with kinks (relu); "
+            "auto adds 1 if it is quick.",
+            ("auto", "0", "1", "1/2"),
         ),
     ] = "auto",
     verify: Annotated[
@@ -119,7 +122,7 @@ def predict(
         steps=length,
         stop="auto" if stop == "auto" else "end",
         ridge=pull,
-        order="auto" if order == "auto" else 1 if order == "1" else 0,
+        order=_ORDERS[order],
         networks=trained,
         most_steps=most_steps,
         most_samples=most_samples,

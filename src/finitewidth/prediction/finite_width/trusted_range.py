@@ -147,7 +147,9 @@ def _methods(origin: "Provenance", with_order: bool = True) -> str:
     smooth = all(is_smooth(activation.function) for activation in activations(net))
     widths = hidden_widths(net, origin.problem.x_train.shape[1:])
     converged = getattr(origin.algorithm, "converged", False)
-    found = ["order=1"] if smooth and with_order else []
+    found = []
+    if with_order and (smooth or len(widths) == 1):
+        found.append("order=1" if smooth else 'order="1/2"')
     if smooth and converged and origin.ridge > 0 and len(widths) == 1 and outputs == 1:
         found.append("method=MeanField()")
     return " or ".join([*found, "method=TrainedNetworks(k)"])
