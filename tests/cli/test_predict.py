@@ -123,9 +123,8 @@ def test_orders_that_do_not_exist_are_refused(command, prices, tmp_path, asked, 
 
 
 def test_verification_is_written_and_printed(command, prices, tmp_path):
-    result = command(
-        "predict", "prices.csv", "--target", "price", "--hidden", "32", "--steps", "30", "--verify", "6"
-    )
+    asked = ("--hidden", "32", "--steps", "30", "--order", "0", "--verify", "6")
+    result = command("predict", "prices.csv", "--target", "price", *asked)
     assert result.code == 0, result.err
     lines = result.out.splitlines()
     assert any(line.startswith("6 networks of width 32, 30 steps") for line in lines)
