@@ -63,14 +63,15 @@ def test_infinite_width_is_shown_otherwise(few, change, remark):
 
 def test_kinks_have_a_correction_in_one_over_the_root_of_the_width():
     data = things(train=2)
-    study = run_study(data, Choices((4000,), "relu", ridge=0.7, order="1/2", compare=False))
-    law = fw.predict(study.net, data.x_train, data.y_train, data.x_test, order="1/2", ridge=0.7)
+    asked = Choices((4000,), "relu", C_b=0.3, C_W=1.5, ridge=0.7, steps=6, order="1/2", compare=False)
+    study = run_study(data, asked)
+    rows = data.x_train, data.y_train, data.x_test
+    law = fw.predict(study.net, *rows, fw.GradientDescent(steps=6), order="1/2", ridge=0.7)
     assert_close(study.law.mean, law.mean)
     told = summary(study)
     assert told["prediction"]["order"] == "1/2"
     assert told["finite width"]["by origin (rms)"] == {}
-    page = report_page(study)
-    assert "with the correction in 1/sqrt(width)" in page
+    assert "with the correction in 1/sqrt(width)" in report_page(study)
     assert "to first order in 1/sqrt(width)" in " ".join(describe(study))
 
 
