@@ -8,17 +8,18 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
+from finitewidth.architecture.networks import dense_stack
 from finitewidth.lab.framework.estimate import Estimate, sample_mean, stacked
 from finitewidth.lab.instruments.trained_moments import Ensemble, trained_pairs
 
 
-def bent_moments(net: MLP, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
+def bent_moments(net: Layer, ensemble: Ensemble, key: PRNGKeyArray) -> Estimate:
     """sqrt(n) times what training with moving slopes adds to mean and variance: (2, test)."""
-    pairs = trained_pairs(net, ensemble, jax.random.fold_in(key, net.hidden[0]))
-    root = np.sqrt(net.hidden[-1])
+    width = dense_stack(net).hidden[-1]
+    pairs = trained_pairs(net, ensemble, jax.random.fold_in(key, width))
     trained, linear = (ends[..., 0] for ends in pairs)
     centre = trained.mean(axis=(0, 1))
     mean = (trained - linear).mean(axis=1)
     spread = (trained - centre) ** 2 - (linear - linear.mean(axis=(0, 1))) ** 2
-    return stacked([sample_mean(mean), sample_mean(spread.mean(axis=1))]).times(root)
+    return stacked([sample_mean(mean), sample_mean(spread.mean(axis=1))]).times(np.sqrt(width))

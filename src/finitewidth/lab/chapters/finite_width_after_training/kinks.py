@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from finitewidth.activations import Activation
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow, SpectralAlgorithm
 from finitewidth.lab.framework import (
     BEYOND,
@@ -25,6 +25,7 @@ from finitewidth.lab.framework import (
 from finitewidth.lab.framework.estimate import Estimate, propagated, stacked
 from finitewidth.lab.instruments.kinked_moments import bent_moments
 from finitewidth.lab.instruments.trained_moments import Ensemble
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.report import style
@@ -50,9 +51,9 @@ class KinkedCase:
     train: int
     pairs: int
 
-    def network(self, width: int) -> MLP:
+    def network(self, width: int) -> Layer:
         activation = _HARD_TANH if self.activation == _HARD_TANH.name else self.activation
-        return MLP((width,), activation, [0.1, 0.0], [2.0, 2.0], [0.2, 0.1], 1.0)
+        return equal_layers(width, 1, activation, [0.1, 0.0], [2.0, 2.0], lambda_b=[0.2, 0.1], lambda_W=1.0)
 
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Points by hand; for more than three, patients of the diabetes table."""

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, jackknife, z_score
+from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.control_variates import paired_ensemble
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.dense.method import DenseTensors
@@ -33,9 +34,8 @@ class NarrowNetworks:
     eta: float = 0.3
     ridge: float = 0.1
 
-    @property
-    def network(self) -> MLP:
-        return MLP((self.width,), "tanh", C_b=0.1, C_W=1.3, lambda_b=0.1)
+    def network(self, width: int | None = None) -> Layer:
+        return equal_layers(width or self.width, 1, "tanh", 0.1, 1.3, lambda_b=0.1)
 
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,10 +53,9 @@ class NarrowNetworks:
 def _law(setting: NarrowNetworks, order: int, neurons: int = 0) -> TrainedDistribution:
     method = MeanField(neurons) if neurons else None
     if order == 0:
-        return predict(setting.network, *setting.data, ridge=setting.ridge, method=method)
+        return predict(setting.network(), *setting.data, ridge=setting.ridge, method=method)
     # The coefficients of 1/n do not depend on n, and a wide network gives no warning.
-    wide = MLP((4096,), "tanh", C_b=0.1, C_W=1.3, lambda_b=0.1)
-    law = predict(wide, *setting.data, ridge=setting.ridge, order=1, method=DenseTensors())
+    law = predict(setting.network(4096), *setting.data, ridge=setting.ridge, order=1, method=DenseTensors())
     infinite, more = _law(setting, 0), 4096 / setting.width
     mean = infinite.mean + more * law.mean_correction
     covariance = infinite.covariance + more * jnp.asarray(law.covariance_correction)
@@ -73,7 +72,7 @@ def _moments(law: TrainedDistribution) -> Prediction:
 
 def _measure(setting: NarrowNetworks, key: PRNGKeyArray) -> Measurement:
     how = {"steps": setting.steps, "learning_rate": setting.eta, "ridge": setting.ridge}
-    z = paired_ensemble(setting.network, key, setting.pairs, *setting.data, linear_size=2, **how).outputs[
+    z = paired_ensemble(setting.network(), key, setting.pairs, *setting.data, linear_size=2, **how).outputs[
         ..., 0
     ]
     moments = np.stack([z.mean(axis=1), (z**2).mean(axis=1)], axis=1)
