@@ -30,26 +30,24 @@ from finitewidth.prediction.predict import predict
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.report import style
 from finitewidth.report.style import Figure
-from finitewidth.statistics.kernels import kernels
 
 _HARD_TANH = Activation(lambda z: jnp.clip(z, -1, 1), "hard tanh", kink_places=(-1.0, 1.0))
 _X = np.array([[1.1, 0.2, -0.5], [0.1, -1.2, 0.8], [0.7, 0.8, 0.2]])
 _Y = np.array([0.9, -0.7, 0.5])
 _TEST = np.array([[0.3, 0.6, 1.3], [-0.4, -0.3, 0.5]])
-# eta times the largest eigenvalue, zero for a flow, and what training leaves of the residuals.
-_STEP = 0.5
-_LEFT = 1e-6
 # How far the fitted power of the width may be from 1/2, for what follows the leading order.
 _POWER = 0.2
 
 
 @dataclass(frozen=True)
 class KinkedCase:
-    """A few points to learn, one hidden layer, and pairs to train."""
+    """A few points to learn, one hidden layer, and pairs to train to the end, at half the stable step."""
 
     activation: str
     train: int
     pairs: int
+    eta: float
+    steps: int
 
     def network(self, width: int) -> Layer:
         activation = _HARD_TANH if self.activation == _HARD_TANH.name else self.activation
@@ -63,12 +61,6 @@ class KinkedCase:
 
         table = built_in("diabetes")
         return table.x[: self.train], table.y[: self.train, :1], table.x[self.train : self.train + 2]
-
-    def descent(self) -> tuple[float, int]:
-        """Step size and number of steps to the end."""
-        t = np.linalg.eigvalsh(np.asarray(kernels(self.network(2), self.data()[0]).ntk))
-        eta = _STEP / float(t[-1])
-        return eta, math.ceil(math.log(_LEFT) / math.log1p(-eta * float(t[0])))
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,7 @@ def _law(case: KinkedCase, algorithm: SpectralAlgorithm) -> Float[np.ndarray, "2
 
 
 def _theory(setting: KinkedEnsembles) -> Prediction:
-    coefficients = np.stack([_law(case, GradientDescent(case.descent()[0])) for case in setting.cases])
+    coefficients = np.stack([_law(case, GradientDescent(case.eta)) for case in setting.cases])
     return {"mean": coefficients[:, 0], "variance": coefficients[:, 1], "power": np.full(1, 0.5)}
 
 
@@ -108,7 +100,8 @@ def _measure(setting: KinkedEnsembles, key: PRNGKeyArray) -> Measurement:
         by_case = []
         for c, case in enumerate(setting.cases):
             x, y, x_test = case.data()
-            ensemble = Ensemble(x, y, x_test, *case.descent(), max(2, case.pairs * setting.widths[0] // n), 0)
+            pairs = max(2, case.pairs * setting.widths[0] // n)
+            ensemble = Ensemble(x, y, x_test, case.eta, case.steps, pairs, 0)
             by_case.append(bent_moments(case.network(n), ensemble, jax.random.fold_in(key, c)))
         by_width.append(stacked(by_case))
     found = stacked(by_width)
@@ -181,9 +174,13 @@ CLAIMS = (
             "size; a correction of order 1/n is excluded."
         ),
         source=f"{BEYOND}: neurons in the window of a kink",
-        quick=KinkedEnsembles((KinkedCase("hard tanh", 1, 24_000),), (64, 256), 1, 0.15),
+        quick=KinkedEnsembles((KinkedCase("hard tanh", 1, 24_000, 0.32, 20),), (64, 256), 1, 0.15),
         full=KinkedEnsembles(
-            (KinkedCase("relu", 1, 200_000), KinkedCase("relu", 3, 100_000), KinkedCase("relu", 10, 20_000)),
+            (
+                KinkedCase("relu", 1, 200_000, 0.37, 20),
+                KinkedCase("relu", 3, 100_000, 0.22, 140),
+                KinkedCase("relu", 10, 20_000, 0.061, 970),
+            ),
             (64, 256, 1024, 4096),
             2,
             0.05,
