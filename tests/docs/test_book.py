@@ -71,7 +71,7 @@ SIGNATURES = {
         "GradientFlow(time: float | int = math.inf)",
         'DirectOptimization(solution: Literal["row-space", "gauss-newton", "minimum-norm"] = "row-space", '
         "step: float | int = 1.0,)",
-        "BayesianInference(noise: float | int = 0.0)",
+        'BayesianInference(noise: float | int = 0.0, width: Literal["infinite", "finite"] = "infinite")',
     ],
     "nearly-kernel": [
         "LinearModel(phi: FeatureFunction)",

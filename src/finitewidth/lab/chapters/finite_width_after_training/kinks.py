@@ -14,6 +14,7 @@ from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow, SpectralAlgorithm
 from finitewidth.lab.framework import (
     BEYOND,
+    BOOK,
     Check,
     Claim,
     Measurement,
@@ -173,7 +174,7 @@ CLAIMS = (
             "cross it, are held at it or leave it by their own sign. c is predicted and depends on the step "
             "size; a correction of order 1/n is excluded."
         ),
-        source=f"{BEYOND}: neurons in the window of a kink",
+        source=f"{BEYOND}: {BOOK}, chapter infinity, for activations with kinks",
         quick=KinkedEnsembles((KinkedCase("hard tanh", 1, 24_000, 0.32, 20),), (64, 256), 1, 0.15),
         full=KinkedEnsembles(
             (
