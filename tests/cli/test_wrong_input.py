@@ -71,7 +71,7 @@ VALUES = [
     (PREDICT, "--steps", ("-5", "nan", "1.5", "", "-inf", "1e3"), STEPS),
     (PREDICT, "--ridge", ("-1", "nan", "inf", "x", ""),
      "--ridge must be auto or a finite number, zero or more, got {value!r}."),
-    (PREDICT, "--order", ("2", "-1", "x", "0.5"), "--order must be auto, 0 or 1, got {value!r}."),
+    (PREDICT, "--order", ("2", "-1", "x", "0.5"), "--order must be auto, 0, 1 or 1/2, got {value!r}."),
     (PREDICT, "--verify", ("-3", "x", "1.5"),
      "--verify must be a whole number, zero or more, got {value!r}."),
     (PREDICT, "--verify", ("1", "2"), "--verify {value} is too few networks"),
