@@ -1,0 +1,14 @@
+"""What can be measured on any network: ours, a JAX function, a Flax or Equinox model, a PyTorch module.
+
+Everything here takes a `Specimen`: a network at its weights, with data and a loss.
+"""
+
+from typing import TYPE_CHECKING
+
+from finitewidth.lazy import exports
+
+if TYPE_CHECKING:
+    from finitewidth.measure.sites import Site
+    from finitewidth.measure.specimen import Specimen, specimen
+
+__all__, __getattr__ = exports(__name__, __file__)
