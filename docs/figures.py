@@ -12,9 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
+from sklearn.datasets import load_digits
 
 import finitewidth as fw
-from finitewidth import lab
+from finitewidth import lab, measure
 from finitewidth.data import read_table
 from finitewidth.lab.chapters.finite_width_after_training.mean_outputs import MEAN
 from finitewidth.lab.chapters.finite_width_after_training.output_covariance import COVARIANCE
@@ -204,6 +205,35 @@ def demo_result() -> Figure:
     return figure
 
 
+def spectrum_of_digits() -> Figure:
+    """The Hessian of a classifier: the density from random vectors over a histogram of all eigenvalues."""
+    x, y = load_digits(return_X_y=True)
+    x, y = x[:500] / 16, y[:500]
+    net = fw.MLP(hidden=(24,), activation="gelu", n_out=10)
+    start = net.init(jax.random.key(0), x.shape[1])
+    trained = fw.train(net, start, x, y, loss="cross_entropy", learning_rate=3e-3, steps=100)
+    hessian = measure.hessian(measure.specimen(net, x, y, params=trained.params))
+    top = measure.eigenpairs(hessian, 10)
+    density = measure.spectral_density(hessian, key=jax.random.key(1), probes=8, steps=40, outliers=top)
+    exact = np.linalg.eigvalsh(hessian @ np.eye(hessian.shape[0]))
+    edges = np.linspace(-0.5, 6.5, 141)
+    grid, width = np.linspace(-0.5, 6.5, 1401), 0.05
+    curve = density.smoothed(grid, width)
+    blue, red = style.PALETTE[:2]
+    with style.house_style():
+        figure = Figure(figsize=(8, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.hist(exact, edges, density=True, color=style.GREY, alpha=0.4, label="all eigenvalues")
+        low, high = curve.value - 2 * curve.sem, curve.value + 2 * curve.sem
+        axes.fill_between(grid, np.maximum(low, 1e-6), high, color=blue, alpha=0.25, lw=0)
+        axes.plot(grid, curve.value, color=blue, label="density from 8 random vectors")
+        axes.plot(top.values, np.full(10, 3e-4), "|", color=red, ms=10, mew=2, label="ten largest")
+        axes.set(yscale="log", ylim=(1e-4, 30), xlabel="eigenvalue of the Hessian", ylabel="density")
+        axes.set_title("A bulk around zero, and nine eigenvalues for ten classes")
+        axes.legend(loc="upper right")
+    return figure
+
+
 def main() -> None:
     """Write every picture."""
     IMAGES.mkdir(exist_ok=True)
@@ -211,6 +241,7 @@ def main() -> None:
     save_figure(phase_figure(diagram), IMAGES / "phases-tanh.png")
     save_figure(tuning_figure(fw.tune("gelu", depth=24, width=512)), IMAGES / "tune-gelu.png")
     save_figure(theory_and_networks(), IMAGES / "theory-and-networks.png")
+    save_figure(spectrum_of_digits(), IMAGES / "spectrum.png")
     save_figure(demo_result(), IMAGES / "demo.png")
     save_figure(trained_widths(), IMAGES / "trained-widths.png")
 

@@ -22,7 +22,7 @@ class SpectralDensity(NamedTuple):
     """Where the eigenvalues of a matrix are: some exactly, the others by quadrature.
 
     `outliers` (k,) are the eigenvalues that were taken out. Every probe puts `weights` (probes, steps) at
-    `nodes` (probes, steps): shares of all eigenvalues, about 1 - k / size in sum. `size` counts all
+    `nodes` (probes, steps): shares of all eigenvalues, 1 - k / size in sum. `size` counts all
     eigenvalues, and `products` the products with the matrix.
     """
 
@@ -90,7 +90,9 @@ def spectral_density(
     pairs = [quadrature(rest.matvec, probe, steps) for probe in draws]
     nodes, weights = (np.array(part) for part in zip(*pairs, strict=True))
     size = operator.shape[0]
-    return SpectralDensity(taken.values, nodes, weights / size, size, taken.products + rest.products)
+    # A random vector counts the eigenvalues that are left up to chance; their number is known.
+    weights *= (size - len(taken.values)) / size / weights.sum(axis=1, keepdims=True)
+    return SpectralDensity(taken.values, nodes, weights, size, taken.products + rest.products)
 
 
 def trace(
