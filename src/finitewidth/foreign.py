@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 _TORCH = (
     "JAX cannot differentiate it: describe the network with finitewidth's layers, or write a function of "
-    "(params, x) with jax.numpy"
+    "(params, x) with jax.numpy; only `fw.measure.specimen` takes modules of PyTorch"
 )
 _EQUINOX = (
     "with `params, rest = equinox.partition(model, equinox.is_inexact_array)` pass params and "

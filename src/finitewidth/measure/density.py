@@ -126,5 +126,6 @@ def _without(
         return v - vectors @ (vectors.T @ v)
 
     draws = [np.asarray(jax.random.rademacher(one, (size,)), dtype) for one in jax.random.split(key, probes)]
-    rest = SymmetricOperator(lambda v: outside(operator.matvec(outside(v))), size, dtype)
+    # It only meets vectors that are outside already.
+    rest = SymmetricOperator(lambda v: outside(operator.matvec(v)), size, dtype)
     return taken, rest, [outside(draw) for draw in draws]
