@@ -15,9 +15,7 @@ from finitewidth.measure.sites import Site, name_of_layer, numbered
 
 def look(apply: Callable, params: PyTree, x: PyTree, cotangent: np.ndarray) -> tuple[Site, ...]:
     """The sites of apply(params, x), with what flows back from a cotangent (points, out)."""
-    _, records, gradients = program(
-        _This(apply), params, jax.tree.map(jnp.asarray, x), jnp.asarray(cotangent)
-    )
+    _, records, gradients = program(This(apply), params, jax.tree.map(jnp.asarray, x), jnp.asarray(cotangent))
     names = numbered(
         name_of_layer(record.parameter) + "".join(f"[{i}]" for i in record.layer) for record in records
     )
@@ -40,7 +38,7 @@ def _part(gradient: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
     return gradient[(slice(None), *(slice(None) if i == EVERY else i for i in place))]
 
 
-class _This:
+class This:
     """A function that is compiled once: a method of a layer cannot be hashed, for the layer holds arrays."""
 
     def __init__(self, function: Callable):
@@ -50,12 +48,12 @@ class _This:
         return id(self.function)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _This) and other.function is self.function
+        return isinstance(other, This) and other.function is self.function
 
 
 @partial(jax.jit, static_argnums=0)
 def program(
-    apply: _This, params: PyTree, x: PyTree, cotangent: Array
+    apply: This, params: PyTree, x: PyTree, cotangent: Array
 ) -> tuple[Array, list[Record], list[Array]]:
     """Outputs (points, out), the sites, and d(u.f) / dz for every tap that they name."""
     flat, tree = jax.tree_util.tree_flatten_with_path(params)
