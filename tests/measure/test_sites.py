@@ -5,6 +5,7 @@ d(u.f)/db = sum g hold for what flows back: both sides of these come from differ
 """
 
 import equinox as eqx
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -210,6 +211,30 @@ def test_a_repeated_layer_has_the_sites_of_its_copies():
         assert_close(one.leaving, other.leaving)
         assert_close(one.gradient, other.gradient)
         assert_close(one.into_activation, other.into_activation)
+
+
+class Block(nn.Module):
+    @nn.compact
+    def __call__(self, x, _):
+        return x + nn.Dense(4)(nn.relu(nn.LayerNorm()(x))), None
+
+
+class Stack(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        blocks = nn.scan(Block, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        return nn.Dense(3)(nn.tanh(blocks()(nn.Dense(4)(x), None)[0]))
+
+
+def test_layers_that_flax_scans_over():
+    """The ReLU of each block is that of the sum that enters it."""
+    params = Stack().init(jax.random.key(0), VECTORS)
+    assert read(Stack(), VECTORS, params) == [
+        ("Dense_1.kernel", "dense", "relu"),
+        ("ScanBlock_0.Dense_0.kernel", "dense", "relu"),
+        ("ScanBlock_0.Dense_0.kernel", "dense", "tanh"),
+        ("Dense_0.kernel", "dense", None),
+    ]
 
 
 def test_a_scan_over_positions_is_one_site():
