@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import finitewidth as fw
 from finitewidth.measure import specimen
@@ -235,6 +236,24 @@ def test_layers_that_flax_scans_over():
         ("ScanBlock_0.Dense_0.kernel", "dense", "tanh"),
         ("Dense_0.kernel", "dense", None),
     ]
+
+
+class Recurrent(nnx.Module):
+    def __init__(self):
+        rngs = nnx.Rngs(0)
+        self.recurrent = nnx.RNN(nnx.SimpleCell(4, 4, rngs=rngs))
+        self.head = nnx.Linear(4, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(self.recurrent(x).mean(1))
+
+
+def test_a_recurrent_layer_of_flax():
+    """It draws its first state, which counts as writing to the model."""
+    sites = read(Recurrent(), np.ones((6, 3, 4), np.float32))
+    assert [kind for _, kind, _ in sites] == ["dense"] * 3
+    assert sites[-1][0] == "head.kernel"
+    assert "tanh" in [activation for *_, activation in sites]
 
 
 def test_a_scan_over_positions_is_one_site():

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from finitewidth.lazy import exports
 
+# Functions that bear the name of their module: bound here, they are what the name means whoever came first.
+from finitewidth.measure.laziness import laziness
+from finitewidth.measure.signals import signals
+from finitewidth.measure.specimen import specimen
+
 if TYPE_CHECKING:
+    from finitewidth.measure.checks import check_function_of_one_input
+    from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
+    from finitewidth.measure.laziness import FeatureChange, Laziness, laziness
+    from finitewidth.measure.signals import Signals, SiteSignals, signals
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen
 

@@ -200,7 +200,8 @@ def as_function(model: Any, params: PyTree | None) -> tuple[Apply, PyTree]:
         if params is not None:
             raise ValueError("params must be left out for a module of Flax NNX, which carries its weights.")
         graph, trained, rest = nnx.split(model, nnx.Param, ...)
-        return lambda p, x: nnx.merge(graph, p, rest)(x), nnx.to_pure_dict(trained)
+        # A copy: modules that count their random draws may not write to what came from outside.
+        return lambda p, x: nnx.merge(graph, p, rest, copy=True)(x), nnx.to_pure_dict(trained)
     own = isinstance(model, Layer)
     if any(origin.startswith("equinox") for origin in origins) and params is None and not own:
         trained, rest = eqx.partition(model, eqx.is_inexact_array)
