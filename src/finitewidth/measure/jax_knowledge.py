@@ -104,7 +104,7 @@ class Knowledge:
 
 def uniform_of(value: Any) -> float | None:
     """The number that all entries of a constant equal, if they do."""
-    if isinstance(value, Tracer) or not np.issubdtype(jnp.result_type(value), np.number):
+    if isinstance(value, Tracer) or not jnp.issubdtype(jnp.result_type(value), np.number):
         return float(value) if isinstance(value, bool | np.bool_) else None
     array = np.asarray(value)
     return float(array.ravel()[0]) if array.size and np.all(array == array.ravel()[0]) else None
