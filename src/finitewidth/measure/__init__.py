@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 
 from finitewidth.lazy import exports
 
-# The function bears the name of its module: bound here, it is what the name means whoever came first.
+# Functions that bear the name of their module: bound here, they are what the name means whoever came first.
+from finitewidth.measure.laziness import laziness
+from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
 
 if TYPE_CHECKING:
+    from finitewidth.measure.checks import check_function_of_one_input
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
+    from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
+    from finitewidth.measure.laziness import FeatureChange, Laziness, laziness
     from finitewidth.measure.operators import (
         SymmetricOperator,
         empirical_fisher,
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
         tangent_kernel,
     )
     from finitewidth.measure.sharpness import Sharpness, sharpness_along
+    from finitewidth.measure.signals import Signals, SiteSignals, signals
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen
     from finitewidth.measure.spectrum import Eigenpairs, eigenpairs, overlap, share_in_space
