@@ -8,6 +8,21 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
+    from finitewidth.measure.class_structure import (
+        Attribution,
+        ClassStructure,
+        Factored,
+        class_structure,
+    )
+    from finitewidth.measure.candidates import Candidates, Levels
+    from finitewidth.measure.collapse import Collapse, collapse
+    from finitewidth.measure.layer_structure import (
+        ErrorStructure,
+        FeatureStructure,
+        error_structure,
+        feature_structure,
+    )
+    from finitewidth.measure.outliers import Outliers, TopSpaces, outliers, top_spaces
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen
 
