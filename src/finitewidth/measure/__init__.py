@@ -8,22 +8,34 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
+    from finitewidth.measure.candidates import Candidates, Levels
     from finitewidth.measure.class_structure import (
         Attribution,
         ClassStructure,
         Factored,
         class_structure,
     )
-    from finitewidth.measure.candidates import Candidates, Levels
     from finitewidth.measure.collapse import Collapse, collapse
+    from finitewidth.measure.density import SpectralDensity, spectral_density, trace
     from finitewidth.measure.layer_structure import (
         ErrorStructure,
         FeatureStructure,
         error_structure,
         feature_structure,
     )
+    from finitewidth.measure.operators import (
+        SymmetricOperator,
+        empirical_fisher,
+        fisher,
+        gauss_newton,
+        hessian,
+        model_curvature,
+        tangent_kernel,
+    )
     from finitewidth.measure.outliers import Outliers, TopSpaces, outliers, top_spaces
+    from finitewidth.measure.sharpness import Sharpness, sharpness_along
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen
+    from finitewidth.measure.spectrum import Eigenpairs, eigenpairs, overlap, share_in_space
 
 __all__, __getattr__ = exports(__name__, __file__)
