@@ -3,9 +3,9 @@
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse.linalg import LinearOperator
 
 from finitewidth.measure.candidates import Candidates, Levels, candidates
+from finitewidth.measure.operators import SymmetricOperator
 from finitewidth.measure.specimen import Specimen, Vector
 
 PARTS = Levels._fields
@@ -17,10 +17,11 @@ class Factored(eqx.Module):
     factor: Float[np.ndarray, "size columns"]
     "F: one column for each vector of the sum."
 
-    def operator(self) -> LinearOperator:
+    def operator(self) -> SymmetricOperator:
         """F F^T as an operator of SciPy."""
-        size, dtype = len(self.factor), self.factor.dtype
-        return LinearOperator((size, size), lambda v: self.factor @ (self.factor.T @ v), dtype=dtype)
+        return SymmetricOperator(
+            lambda v: self.factor @ (self.factor.T @ v), len(self.factor), self.factor.dtype
+        )
 
     def eigenvalues(self) -> Float[np.ndarray, " columns"]:
         """The eigenvalues that may differ from zero, largest first: squared singular values of F."""
@@ -70,26 +71,15 @@ class ClassStructure(eqx.Module):
     candidates: Candidates
     "Weights and means over points and candidate labels."
 
-    def part(self, name: str) -> LinearOperator:
+    def part(self, name: str) -> SymmetricOperator:
         """One of the parts, by its name in `PARTS`: a product with J and one with J^T for each vector."""
         if name not in PARTS:
             raise ValueError(f"part must be one of {', '.join(PARTS)}, got {name!r}.")
-        weights = self.specimen.weights
-        return LinearOperator(
-            (weights.size, weights.size),
-            lambda v: self._pulled(getattr(self.candidates.levels(self._pushed(v)), name)),
-            dtype=weights.dtype,
-        )
+        return self._operator(name)
 
-    def bulk(self) -> LinearOperator:
+    def bulk(self) -> SymmetricOperator:
         """The within-class and same-label parts together: what is left without any mean of a class."""
-        weights = self.specimen.weights
-
-        def product(v: Vector) -> Vector:
-            levels = self.candidates.levels(self._pushed(v))
-            return self._pulled(levels.within_class + levels.same_label)
-
-        return LinearOperator((weights.size, weights.size), product, dtype=weights.dtype)
+        return self._operator("within_class", "same_label")
 
     def class_part(self) -> Factored:
         """G_class by its factor: C columns sqrt(w_c) g_c, one product with J^T for each."""
@@ -122,9 +112,19 @@ class ClassStructure(eqx.Module):
         parts, curvatures = np.array(parts), np.array(curvatures, float)
         return Attribution(curvatures, parts, curvatures - parts.sum(axis=1))
 
+    def _operator(self, *names: str) -> SymmetricOperator:
+        """The sum of some parts."""
+        weights = self.specimen.weights
+
+        def product(v: Vector) -> Vector:
+            levels = self.candidates.levels(self._pushed(v))
+            return self._pulled(np.sum([getattr(levels, name) for name in names], axis=0))
+
+        return SymmetricOperator(product, weights.size, weights.dtype)
+
     def _pushed(self, v: Vector) -> Float[np.ndarray, "points classes"]:
         """g_ic' . v."""
-        return self.candidates.project(np.asarray(self.specimen.jacobian_product(v.ravel()), np.float64))
+        return self.candidates.project(np.asarray(self.specimen.jacobian_product(v), np.float64))
 
     def _pulled(self, values: Float[np.ndarray, "points classes"]) -> Vector:
         """sum_ic' q_ic' g_ic'."""

@@ -18,21 +18,21 @@ _SAME_OUTPUTS = {np.dtype("float32"): 1e-4, np.dtype("float64"): 1e-10}
 class Collapse(eqx.Module):
     r"""Neural collapse of the features h that enter one layer.
 
-    $\mu_c$ are the class means, $\mu_G = \mathrm{Avg}_c\,\mu_c$ their mean, whatever the sizes of the classes, and
-    $\Sigma_B = \mathrm{Avg}_c(\mu_c-\mu_G)(\mu_c-\mu_G)^T$, $\Sigma_W = \mathrm{Avg}_i(h_i-\mu_c)(h_i-\mu_c)^T$.
-    All numbers but the mean cosine tend to zero under collapse.
+    $\mu_c$ are the class means, $\mu_G = \mathrm{Avg}_c\,\mu_c$ their mean, whatever the classes' sizes;
+    $\Sigma_B = \mathrm{Avg}_c(\mu_c-\mu_G)(\mu_c-\mu_G)^T$ and $\Sigma_W =
+    \mathrm{Avg}_i(h_i-\mu_c)(h_i-\mu_c)^T$. All numbers but the mean cosine tend to zero under collapse.
     """
 
     name: str = eqx.field(static=True)
     "The site that the features enter; the last one is the classifier."
     variability: float
-    "NC1: tr(Sigma_W Sigma_B^+) / C, the inverse taken on the C - 1 eigenvectors of Sigma_B; inf without means."
+    "NC1: tr(Sigma_W Sigma_B^+) / C, inverted on the C - 1 eigenvectors of Sigma_B; inf for equal means."
     equinorm: float
     "NC2: standard deviation of the norms of mu_c - mu_G over their mean."
     equiangle: float
     "NC2: standard deviation of the cosines between mu_c - mu_G and mu_c' - mu_G."
     mean_cosine: float
-    "Their mean. It is close to -1 / (C - 1) for any means of similar norms, since they are centred: no evidence."
+    "Their mean, close to -1 / (C - 1) for any centred means of similar norms: no evidence of a frame."
     frame_distance: float
     "NC2: distance of the Gram matrix of mu_c - mu_G from the simplex frame's, both of Frobenius norm one."
     self_duality: float
@@ -93,7 +93,7 @@ def collapse(specimen: Specimen, *, fresh: np.ndarray | None = None) -> tuple[Co
 
 
 def classifier(specimen: Specimen, site: Site) -> Float[np.ndarray, "out features"] | None:
-    """The matrix W of a last layer W h + b, found among the parameters by what it does; None if there is none.
+    """The matrix W of a last layer W h + b, found among the parameters by what it does, or None.
 
     Frameworks store it either way round, and name it in their own way.
     """

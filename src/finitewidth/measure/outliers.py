@@ -1,4 +1,4 @@
-"""Bulk and outliers of a classifier's loss Hessian, and the space of its largest eigenvectors over training."""
+"""Bulk and outliers of a classifier's Hessian, and the space of its largest eigenvectors over training."""
 
 from collections.abc import Iterable
 
@@ -62,15 +62,9 @@ def outliers(specimen: Specimen, k: int | None = None) -> Outliers:
     """
     structure = class_structure(specimen)
     k = min(k or 2 * structure.candidates.classes + 2, specimen.weights.size - 1)
-    pairs = eigenpairs(hessian(specimen), k, which="largest")
-    order = np.argsort(-pairs.values)
-    edge = eigenpairs(structure.bulk(), 1, which="largest").values[0]
-    return Outliers(
-        pairs.values[order],
-        pairs.residuals[order],
-        float(edge),
-        structure.attribute(pairs.vectors[:, order]),
-    )
+    pairs = eigenpairs(hessian(specimen), k)
+    edge = eigenpairs(structure.bulk(), 1).values[0]
+    return Outliers(pairs.values, pairs.residuals, float(edge), structure.attribute(pairs.vectors))
 
 
 def largest_gap(values: Float[np.ndarray, " k"]) -> int:
@@ -96,10 +90,9 @@ def top_spaces(specimen: Specimen, path: Iterable[Vector], k: int) -> TopSpaces:
     values, shares, spaces = [], [], []
     for weights in path:
         here = specimen.at(weights)
-        pairs = eigenpairs(hessian(here), k, which="largest")
-        order = np.argsort(-pairs.values)
-        values.append(pairs.values[order])
-        spaces.append(pairs.vectors[:, order])
+        pairs = eigenpairs(hessian(here), k)
+        values.append(pairs.values)
+        spaces.append(pairs.vectors)
         shares.append(share_in_space(here.gradient(), spaces[-1]))
     if not values:
         raise ValueError("path has no weights; it needs those of at least one time.")

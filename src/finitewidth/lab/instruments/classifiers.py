@@ -102,16 +102,16 @@ def programs(architecture: Architecture) -> Programs:
     def noisy_descent(weights, x, y, key, eta, amplitude, batch, records, every):
         """w - eta (g + amplitude (g of a random batch - g)); the weights after each `every` steps."""
 
-        def step(w, key):
-            chosen = jax.random.randint(key, (batch,), 0, len(x))
+        def step(w, chosen):
             g, g_batch = jax.grad(loss)(w, x, y), jax.grad(loss)(w, x[chosen], y[chosen])
             return w - eta * (g + amplitude * (g_batch - g)), None
 
-        def stretch(w, key):
-            w, _ = jax.lax.scan(step, w, jax.random.split(key, every))
+        def stretch(w, batches):
+            w, _ = jax.lax.scan(step, w, batches)
             return w, w
 
-        return jax.lax.scan(stretch, weights, jax.random.split(key, records))[1]
+        batches = jax.random.randint(key, (records, every, batch), 0, len(x))
+        return jax.lax.scan(stretch, weights, batches)[1]
 
     def decayed_descent(weights, x, y, eta, decay, records, every):
         """Adam on loss + decay |w|^2 / 2, its step falling to zero by a cosine; weights at the records."""
