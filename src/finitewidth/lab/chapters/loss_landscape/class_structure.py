@@ -64,7 +64,9 @@ class Classifier(RandomProblem):
         for c in range(C):
             of_class = y == c
             pair_weights[c] = w[of_class].sum(axis=0)
-            shares = w[of_class] / pair_weights[c] if weighted else np.full((of_class.sum(), C), 1 / sum(of_class))
+            shares = (
+                w[of_class] / pair_weights[c] if weighted else np.full((of_class.sum(), C), 1 / sum(of_class))
+            )
             pairs[c] = np.einsum("nk,nks->ks", shares, vectors[of_class])
         off = ~np.eye(C, dtype=bool)
         class_weights = (pair_weights * off).sum(axis=1)
@@ -326,7 +328,10 @@ CLAIMS = (
         source=f"{_SOURCE} (with weighted means over all candidate labels)",
         quick=Gradients(),
         full=Gradients(sizes=(10, 20, 30, 20, 10), hidden=(16, 16), n_in=8, steps=200),
-        wrong={"G": (_plain_means, _other_class, _true_labels), "ranks": lambda setting, value: value + [0, 4]},
+        wrong={
+            "G": (_plain_means, _other_class, _true_labels),
+            "ranks": lambda setting, value: value + [0, 4],
+        },
     ),
     Claim(
         id="feature-second-moment-split",

@@ -200,7 +200,9 @@ def over_training(setting: LateTraining, title: str, names: dict[str, str], scal
     layers = run.layers[-1]
     for (label, name), color in zip(names.items(), style.PALETTE, strict=False):
         time.plot(setting.steps, run.last(name), "o-", ms=4, color=color, label=label)
-        depth.plot(range(len(layers)), [getattr(f, name) for f in layers], "o-", ms=4, color=color, label=label)
+        depth.plot(
+            range(len(layers)), [getattr(f, name) for f in layers], "o-", ms=4, color=color, label=label
+        )
     time.set(xlabel="step", title="Last features, over training")
     depth.set(xlabel="hidden layers below", title="All layers, at the end")
     style.whole_ticks(depth.xaxis)

@@ -101,7 +101,9 @@ class Separated(RandomProblem):
                    title=f"ReLU, inputs share a direction: C - 1 = {self.classes - 1}")  # fmt: skip
         values.legend(fontsize=8.5)
         style.whole_ticks(values.xaxis)
-        counts.axhline(float(predicted["most"][0]), color=style.PALETTE[0], lw=1.7, label="C (C - 1), the most")
+        counts.axhline(
+            float(predicted["most"][0]), color=style.PALETTE[0], lw=1.7, label="C (C - 1), the most"
+        )
         style.measured_points(counts, self.noises, measured["all"].value, 0, style.PALETTE[1], "networks")
         counts.set(xscale="log", xlabel="noise / separation", ylim=(0, None),
                    title="tanh, centred inputs: eigenvalues of G above its bulk")  # fmt: skip

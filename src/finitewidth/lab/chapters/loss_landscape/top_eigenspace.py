@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from finitewidth.lab.framework import Claim, RandomProblem, absolute_error, exact, orf_543, sample_mean
+from finitewidth.lab.framework import Claim, RandomProblem, absolute_error, orf_543, sample_mean
 from finitewidth.lab.framework.claim import Checks, Measurement, Prediction
 from finitewidth.lab.framework.comparison import upper_bound
 from finitewidth.lab.instruments.classifiers import Architecture, clusters, programs
