@@ -110,7 +110,7 @@ def test_a_confident_network_keeps_its_means():
     linear = specimen(lambda w, x: 800 * x @ w, x, np.array([0, 0, 1, 1]), params=np.eye(2))
     found = candidates(linear)
     assert found.weights[1, 1] == 0.0
-    # The second point is sure, so the first has all the weight of label 1 in class 0: exp(400) against exp(1520).
+    # The second point is surer, so the first has all the weight of label 1: exp(-400) against exp(-1520).
     np.testing.assert_allclose(found.point_shares[:2, 1], [1.0, 0.0])
     np.testing.assert_allclose(found.pair_shares, [[0, 1], [1, 0]])
     assert np.isfinite(class_structure(linear).class_part().factor).all()

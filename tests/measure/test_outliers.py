@@ -43,8 +43,14 @@ def test_two_eigenvalues_for_each_class_are_computed_by_default(network):
 
 @pytest.mark.parametrize(
     ("values", "count"),
-    [([9.0, 8.0, 7.0, 1.0, 0.9], 3), ([9.0, 1.0, 0.9, 0.8], 1), ([2.0, 1.9, -1e-9, -5.0], 1), ([3.0], 1), ([-1.0], 0)],
-)  # fmt: skip
+    [
+        ([9.0, 8.0, 7.0, 1.0, 0.9], 3),
+        ([9.0, 1.0, 0.9, 0.8], 1),
+        ([2.0, 1.9, -1e-9, -5.0], 1),
+        ([3.0], 1),
+        ([-1.0], 0),
+    ],
+)
 def test_the_largest_gap_is_a_ratio_of_positive_numbers(values, count):
     assert largest_gap(np.array(values)) == count
 

@@ -65,7 +65,7 @@ class Classifier(RandomProblem):
             of_class = y == c
             pair_weights[c] = w[of_class].sum(axis=0)
             shares = (
-                w[of_class] / pair_weights[c] if weighted else np.full((of_class.sum(), C), 1 / sum(of_class))
+                w[of_class] / pair_weights[c] if weighted else np.full((sum(of_class), C), 1 / sum(of_class))
             )
             pairs[c] = np.einsum("nk,nks->ks", shares, vectors[of_class])
         off = ~np.eye(C, dtype=bool)
@@ -148,8 +148,9 @@ class Gradients(Classifier):
         ):
             shown = shown[shown > values[-1] * 1e-3][:40]
             spectra.plot(np.full(len(shown), x), shown, "_", ms=22, mew=1.6, color=style.PALETTE[x])
-            spectra.text(x, values[-1] * 1.5, name, ha="center", fontsize=8.5, color=style.PALETTE[x])
+            spectra.text(x, values[-1] * 1.4, name, ha="center", fontsize=8.5, color=style.PALETTE[x])
         spectra.set(yscale="log", xlim=(-0.6, 3.6), title="Eigenvalues of G and of its parts")
+        spectra.set_ylim(top=2 * values[-1])
         spectra.set_xticks([])
         parts = found.attribute(vectors[:, ::-1][:, :top]).parts
         parts = parts / parts.sum(axis=1, keepdims=True)
@@ -314,23 +315,28 @@ def _without_global_mean(setting: Features, value: np.ndarray) -> np.ndarray:
     return value - np.outer(mean, mean)
 
 
+def _full_cross_class_rank(setting: Gradients, value: np.ndarray) -> np.ndarray:
+    """C (C - 1) for the cross-class part, as if its columns did not sum to zero in every class."""
+    return np.array([value[0], len(setting.sizes) * (len(setting.sizes) - 1)])
+
+
 _SOURCE = orf_543("10/5")
 
 CLAIMS = (
     Claim(
         id="gn-three-level-decomposition",
         title="G splits into class, cross-class, within and same-label parts",
-        statement="""For softmax cross-entropy G is the second moment of the gradients of all candidate labels,
-        weighted by the network's probabilities. It is exactly the sum of a class part of rank C at most, a
-        cross-class part of rank C(C-2) at most, a within-class part and a same-label part, if all means are
-        weighted by these probabilities and the cross-class part subtracts the mean of the example's class.
-        The mean gradient over labels drawn from the network is zero. Classes may have unequal sizes.""",
+        statement="""For softmax cross-entropy G is the second moment of the gradients of all candidate
+        labels, weighted by the network's probabilities. It is exactly the sum of a class part of rank C at
+        most, a cross-class part of rank C(C-2) at most, a within-class part and a same-label part, if all
+        means are weighted by these probabilities and the cross-class part subtracts the mean of the example's
+        class. The mean gradient over labels drawn from the network is zero. Classes may have unequal sizes.""",
         source=f"{_SOURCE} (with weighted means over all candidate labels)",
         quick=Gradients(),
         full=Gradients(sizes=(10, 20, 30, 20, 10), hidden=(16, 16), n_in=8, steps=200),
         wrong={
             "G": (_plain_means, _other_class, _true_labels),
-            "ranks": lambda setting, value: value + [0, 4],
+            "ranks": _full_cross_class_rank,
         },
     ),
     Claim(
@@ -341,8 +347,8 @@ CLAIMS = (
         global mean plus Sigma_B. In a ReLU network the largest eigenvalue says nothing about classes: its
         eigenvector is nearly the global mean (cosine above 0.8).""",
         source=f"{_SOURCE} (for classes of unequal sizes)",
-        quick=Features(),
-        full=Features(sizes=(10, 20, 30, 20, 10), hidden=(16, 16), n_in=8, steps=200),
+        quick=Features(hidden=(32, 32)),
+        full=Features(sizes=(10, 20, 30, 20, 10), hidden=(128, 128), n_in=8, steps=200),
         wrong={
             "class part": (_equal_classes, _without_global_mean),
             "second moment": _without_global_mean,
@@ -352,9 +358,9 @@ CLAIMS = (
     Claim(
         id="backprop-three-level",
         title="backpropagated errors split like the gradients",
-        statement="""The second moment of the errors that flow back to any layer, over all candidate labels with
-        their probabilities, is exactly the sum of class, cross-class, within-class and same-label parts with
-        the weights and weighted means of the gradients' split.""",
+        statement="""The second moment of the errors that flow back to any layer, over all candidate labels
+        with their probabilities, is exactly the sum of class, cross-class, within-class and same-label parts
+        with the weights and weighted means of the gradients' split.""",
         source=f"{_SOURCE} (with weighted means over all candidate labels)",
         quick=Errors(),
         full=Errors(sizes=(10, 20, 30, 20, 10), hidden=(16, 16, 16), n_in=8, steps=200),

@@ -196,18 +196,22 @@ def as_plain(setting: LateTraining) -> LateTraining:
 def over_training(setting: LateTraining, title: str, names: dict[str, str], scale: str = "log") -> Figure:
     """Numbers of the last layer over training, and of all layers at the end."""
     run = trained(as_plain(setting))
-    picture, (time, depth) = style.panels(title, 2)
-    layers = run.layers[-1]
+    layers = {name: [getattr(found, name) for found in run.layers[-1]] for name in names.values()}
+    by_layer = not np.isnan(list(layers.values())).any()
+    picture, panels = style.panels(title, 1 + by_layer)
     for (label, name), color in zip(names.items(), style.PALETTE, strict=False):
-        time.plot(setting.steps, run.last(name), "o-", ms=4, color=color, label=label)
-        depth.plot(
-            range(len(layers)), [getattr(f, name) for f in layers], "o-", ms=4, color=color, label=label
-        )
-    time.set(xlabel="step", title="Last features, over training")
-    depth.set(xlabel="hidden layers below", title="All layers, at the end")
-    style.whole_ticks(depth.xaxis)
-    for axes in (time, depth):
+        for axes, x, y in zip(
+            panels, (setting.steps, range(len(layers[name]))), (run.last(name), layers[name])
+        ):
+            axes.plot(x, y, "o-", ms=4, color=color, label=label)
+    panels[0].set(xlabel="step", title="Last features, over training")
+    if by_layer:
+        panels[1].set(xlabel="hidden layers below", title="All layers, at the end")
+        style.whole_ticks(panels[1].xaxis)
+    for axes in panels:
         axes.set_yscale(scale)
+        if scale == "log":
+            style.plain_ticks(axes.yaxis)
         axes.legend()
     return picture
 
@@ -215,6 +219,11 @@ def over_training(setting: LateTraining, title: str, names: dict[str, str], scal
 def _orthogonal(setting: SimplexFrame, value: np.ndarray) -> np.ndarray:
     """Centred means at right angles."""
     return np.eye(setting.classes)
+
+
+def _as_at_the_start(setting: NearestMean, value: np.ndarray) -> np.ndarray:
+    """The mismatch of the random network: one that guesses among the classes."""
+    return np.array(1 - 1 / setting.classes)
 
 
 def _equal(setting: SelfDuality, value: np.ndarray) -> np.ndarray:
@@ -244,8 +253,9 @@ CLAIMS = (
         title="centred class means form a simplex",
         statement=f"""{_DATA} Then the class means of the last features, minus their mean, have equal norms
         and cosines -1/(C-1); they are not at right angles. Their mean cosine says nothing, since centred
-        means sum to zero: what falls is the spread of the cosines and of the norms. Where the centres are
-        not equally far apart some networks stop at other arrangements.""",
+        means sum to zero: what falls is the spread of the cosines and of the norms. The centres of the
+        clusters form such a frame, which the random network does not keep; where they are not equally far
+        apart some networks stop at other arrangements.""",
         source=f"{_SOURCE} (where the means are said to be mutually orthogonal)",
         quick=SimplexFrame(),
         full=SimplexFrame(hidden=(64, 64, 64), per_class=50, records=20, every=500),
@@ -259,7 +269,7 @@ CLAIMS = (
         source=f"{_SOURCE} (where it is called nearest neighbour)",
         quick=NearestMean(),
         full=NearestMean(hidden=(64, 64, 64), per_class=50, records=20, every=500),
-        wrong={"train": shifted(0.75), "fresh": shifted(0.75)},
+        wrong={"train": _as_at_the_start, "fresh": _as_at_the_start},
     ),
     Claim(
         id="nc4-self-duality",

@@ -105,7 +105,7 @@ class Separated(RandomProblem):
             float(predicted["most"][0]), color=style.PALETTE[0], lw=1.7, label="C (C - 1), the most"
         )
         style.measured_points(counts, self.noises, measured["all"].value, 0, style.PALETTE[1], "networks")
-        counts.set(xscale="log", xlabel="noise / separation", ylim=(0, None),
+        counts.set(xscale="log", xlabel="noise per coordinate, in units of the centres", ylim=(0, None),
                    title="tanh, centred inputs: eigenvalues of G above its bulk")  # fmt: skip
         style.plain_ticks(counts.xaxis, self.noises)
         counts.legend()
@@ -159,8 +159,8 @@ CLAIMS = (
     Claim(
         id="hessian-bulk-and-outliers",
         title="a classifier's Hessian: bulk and outliers",
-        statement="""A ReLU network that has learned C separated clusters, whose inputs share a direction three
-        times as long as the centres of the clusters, has a loss Hessian with C-1 eigenvalues before the
+        statement="""A ReLU network that has learned C separated clusters, whose inputs share a direction
+        three times as long as the centres of the clusters, has a loss Hessian with C-1 eigenvalues before the
         largest gap, and a bulk that begins slightly below zero. These outliers belong to the shared
         direction, once for each direction of the softmax. Without a shared direction other numbers appear:
         a tanh network of centred inputs has C(C-1) eigenvalues of G above its within-class and same-label
@@ -172,7 +172,7 @@ CLAIMS = (
         wrong={
             "shared": _class_means,
             "centred": _on_any_classifier,
-            "alignment": lambda setting, value: np.array(setting.classes / 548),
+            "alignment": lambda setting, value: np.array(0.5),
             "most": lambda setting, value: np.full(len(setting.noises), float(setting.classes)),
         },
     ),

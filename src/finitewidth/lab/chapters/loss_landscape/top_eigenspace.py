@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Array, PRNGKeyArray
 
 from finitewidth.lab.framework import Claim, RandomProblem, absolute_error, orf_543, sample_mean
 from finitewidth.lab.framework.claim import Checks, Measurement, Prediction
@@ -31,7 +33,7 @@ class Overlapping(RandomProblem):
     every: int = 100
     records: int = 8
     batch: int = 4
-    amplitudes: tuple[float, ...] = (0.0, 1e-3, 1e-2, 0.3)
+    amplitudes: tuple[float, ...] = (0.0, 1e-3, 1e-2, 0.03, 0.1, 0.3)
 
     @property
     def architecture(self) -> Architecture:
@@ -49,9 +51,11 @@ class Overlapping(RandomProblem):
         """Weights along descent with this share of the batches' noise, (networks, records, parameters)."""
         descent = programs(self.architecture).noisy_descent
         keys = jax.random.split(jax.random.key(self.seed), self.networks)
-        each = jax.vmap(lambda w, x, y, key, a: descent(w, x, y, key, self.eta, a, self.batch, records, self.every),
-                        in_axes=(0, 0, 0, 0, None))  # fmt: skip
-        return np.asarray(each(starts, *self.data, keys, amplitude))
+
+        def one(start: Array, x: Array, y: Array, key: PRNGKeyArray) -> Array:
+            return descent(start, x, y, key, self.eta, amplitude, self.batch, records, self.every)
+
+        return np.asarray(jax.vmap(one)(starts, *self.data, keys))
 
     def spectra(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvalues of the Hessians, largest first, and the eigenvectors of the C largest.
@@ -86,7 +90,7 @@ def settled(setting: Overlapping) -> Settled:
     path = setting.run(starts, 0.0, setting.settling // setting.every)
     path = np.concatenate([starts[:, None], path], axis=1)
     values, spaces = setting.spectra(path)
-    overlaps = [[overlap(*pair) for pair in zip(space, space[1:], strict=False)] for space in spaces]
+    overlaps = [[overlap(*pair) for pair in pairwise(space)] for space in spaces]
     drift = np.sum(setting.gradients(path[:, -1:]) ** 2, axis=(1, 2))
     return Settled(path[:, -1], values[:, -1], np.array(overlaps), drift)
 
@@ -174,8 +178,8 @@ CLAIMS = (
     Claim(
         id="gradient-in-top-eigenspace",
         title="noise puts the gradient into the top eigenspace",
-        statement="""Where classes overlap, stochastic gradient descent with step eta and batches of B ends in a
-        steady state in which the gradient of all points has a share of sum_top q / (sum q + D) in the space
+        statement="""Where classes overlap, stochastic gradient descent with step eta and batches of B ends in
+        a steady state in which the gradient of all points has a share of sum_top q / (sum q + D) in the space
         of the C largest eigenvectors, with q_j = a^2 (eta/B) lambda_j^2 / (2 - eta lambda_j): noise of
         covariance H, multiplied by a, in a quadratic valley, beside the squared gradient D that is left
         without noise. The share rises with the noise from nearly nothing to most of the gradient: it is no
