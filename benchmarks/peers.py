@@ -15,6 +15,7 @@ REQUIREMENTS = {
         "numpy<2",
         "scipy<1.14",
     ),
+    "curvature": ("curvlinops-for-pytorch==3.0.1", "PyHessian==0.1", "torch==2.13.0"),
 }
 
 
