@@ -94,7 +94,7 @@ def _active_in_nnx(model: Any) -> Iterator[tuple[str, str]]:
     for path, part in nnx.iter_modules(model):
         name = ".".join(map(str, path))
         rate = part.rate if isinstance(part, nnx.Dropout) else getattr(part, "dropout_rate", 0.0)
-        if rate and not part.deterministic:
+        if rate and not getattr(part, "deterministic", False):
             yield "dropout", name
         if isinstance(part, nnx.BatchNorm) and not part.use_running_average:
             yield "batch statistics", name

@@ -4,7 +4,7 @@ The thresholds were chosen once, on healthy and sick networks, and tried on netw
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -74,7 +74,7 @@ class _Hit(NamedTuple):
 
     value: float
     site: str | None
-    words: dict[str, object]
+    words: Mapping[str, object]
     severity: Severity = "fault"
 
 

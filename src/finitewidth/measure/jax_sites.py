@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from finitewidth.measure.jax_interpreter import EVERY, Knowledge, Record, Walk
+from finitewidth.measure.jax_interpreter import EVERY, Walk
+from finitewidth.measure.jax_knowledge import Knowledge, Record
 from finitewidth.measure.sites import Site, name_of_layer, numbered
 
 

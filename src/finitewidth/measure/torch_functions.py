@@ -44,7 +44,7 @@ def name_of_function(func: Callable) -> str:
     """`add` for torch.add, Tensor.add_ and Tensor.__add__; `T` for the property of that name."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
-        name = getattr(func.__self__, "__name__", "")
+        name = getattr(getattr(func, "__self__", None), "__name__", "")
     return name.strip("_")
 
 
