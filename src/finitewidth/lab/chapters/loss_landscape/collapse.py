@@ -200,10 +200,9 @@ def over_training(setting: LateTraining, title: str, names: dict[str, str], scal
     by_layer = not np.isnan(list(layers.values())).any()
     picture, panels = style.panels(title, 1 + by_layer)
     for (label, name), color in zip(names.items(), style.PALETTE, strict=False):
-        for axes, x, y in zip(
-            panels, (setting.steps, range(len(layers[name]))), (run.last(name), layers[name])
-        ):
-            axes.plot(x, y, "o-", ms=4, color=color, label=label)
+        panels[0].plot(setting.steps, run.last(name), "o-", ms=4, color=color, label=label)
+        if by_layer:
+            panels[1].plot(layers[name], "o-", ms=4, color=color, label=label)
     panels[0].set(xlabel="step", title="Last features, over training")
     if by_layer:
         panels[1].set(xlabel="hidden layers below", title="All layers, at the end")
