@@ -121,7 +121,7 @@ class Gradients(Classifier):
         ranks = [np.linalg.matrix_rank(factor) for factor in _factors(self, gradients)]
         score = np.abs(np.einsum("nc,ncs->ns", p, gradients)).max(axis=0)
         hessian = jax.hessian(loss_of_linear)(jnp.zeros_like(w))
-        return {"G": exact(hessian), "ranks": exact(np.array(ranks)), "score": exact(score)}
+        return {"G": exact(np.asarray(hessian)), "ranks": exact(np.array(ranks)), "score": exact(score)}
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         scale = np.abs(predicted["G"]).max()

@@ -104,7 +104,14 @@ class Separated(RandomProblem):
         counts.axhline(
             float(predicted["most"][0]), color=style.PALETTE[0], lw=1.7, label="C (C - 1), the most"
         )
-        style.measured_points(counts, self.noises, measured["all"].value, 0, style.PALETTE[1], "networks")
+        style.measured_points(
+            counts,
+            self.noises,
+            measured["all"].value,
+            np.zeros(len(self.noises)),
+            style.PALETTE[1],
+            "networks",
+        )
         counts.set(xscale="log", xlabel="noise per coordinate, in units of the centres", ylim=(0, None),
                    title="tanh, centred inputs: eigenvalues of G above its bulk")  # fmt: skip
         style.plain_ticks(counts.xaxis, self.noises)

@@ -33,7 +33,7 @@ class Overlapping(RandomProblem):
     every: int = 100
     records: int = 8
     batch: int = 4
-    amplitudes: tuple[float, ...] = (0.0, 1e-3, 1e-2, 0.03, 0.1, 0.3)
+    amplitudes: tuple[float, ...] = (0.0, 1e-2, 0.03, 0.1, 0.3)
 
     @property
     def architecture(self) -> Architecture:
