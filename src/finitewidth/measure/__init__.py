@@ -13,9 +13,18 @@ from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
 
 if TYPE_CHECKING:
+    from finitewidth.measure.candidates import Candidates, Levels
     from finitewidth.measure.checks import check_function_of_one_input
+    from finitewidth.measure.class_structure import Attribution, ClassStructure, Factored, class_structure
+    from finitewidth.measure.collapse import Collapse, collapse
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
     from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
+    from finitewidth.measure.layer_structure import (
+        ErrorStructure,
+        FeatureStructure,
+        error_structure,
+        feature_structure,
+    )
     from finitewidth.measure.laziness import FeatureChange, Laziness, laziness
     from finitewidth.measure.operators import (
         SymmetricOperator,
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
         model_curvature,
         tangent_kernel,
     )
+    from finitewidth.measure.outliers import Outliers, TopSpaces, outliers, top_spaces
     from finitewidth.measure.sharpness import Sharpness, sharpness_along
     from finitewidth.measure.signals import Signals, SiteSignals, signals
     from finitewidth.measure.sites import Site
