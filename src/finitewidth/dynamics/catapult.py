@@ -93,7 +93,7 @@ class OnePointNetwork(eqx.Module):
     def sums(self) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
         r"""$S,D=\frac1{md}\sum_i(|x|v_i\pm u_i\cdot x)^2$ over active units: $\lambda\pm2\sqrt az$.
 
-        A step multiplies them by $(1\mp\eta\sqrt ar)^2$. Neither is negative, so that $2\sqrt a|z|\le\lambda$.
+        A step multiplies them by $(1\mp\eta\sqrt ar)^2$. As neither is negative, $2\sqrt a|z|\le\lambda$.
         """
         half = 2 * jnp.sqrt(self.curvature) * self.output
         return self.kernel + half, self.kernel - half
@@ -137,7 +137,7 @@ class OnePointNetwork(eqx.Module):
         return 4 + 16 * self.curvature * self.label * self.residual / self.kernel**2
 
     def lazy_drift(self, eta: AnyArray | float) -> Float[Array, "*shape"]:
-        r"""$\lambda_\infty-\lambda_0$ to first order in $a$ for $e=\eta\lambda_0<2$, the sum of a geometric series.
+        r"""$\lambda_\infty-\lambda_0$ to first order in $a$ for $e=\eta\lambda_0<2$, a geometric series.
 
         $$-\frac a{\lambda_0}\left(\frac{4-e}{2-e}r_0^2+4yr_0\right)$$
         """
@@ -145,7 +145,7 @@ class OnePointNetwork(eqx.Module):
         return -self.curvature / self.kernel * ((4 - e) / (2 - e) * r**2 + 4 * self.label * r)
 
     def growth_time(self, eta: AnyArray | float, reach: AnyArray | float = 1.0) -> Float[Array, "*shape"]:
-        r"""Steps until the residual is $\mathrm{reach}\,\lambda_0/\sqrt a$: $\log(\cdot)/\log|1-\eta\lambda_0|$.
+        r"""Steps until $|r|$ is reach times $\lambda_0/\sqrt a$, at $|1-\eta\lambda_0|$ a step.
 
         With $|x|^2=d$ and $\lambda_0=1$ this is reach times $\sqrt m$, so that the time is
         $T_1\simeq\frac12\log m/\log|1-\eta\lambda_0|$.
