@@ -179,7 +179,7 @@ class Heights(Networks):
         return float(peak * np.sqrt(wider) / state.kernel)
 
     def measure(self, key) -> Measurement:
-        time, height, loss = [], [], []
+        time, height, loss, width = [], [], [], []
         for i in range(len(self.widths)):
             run = self.run(i, 0.0, np.array([self.edge]), self.steps)
             unit = run.kernels[0, 0] / np.sqrt(self.start(i).curvature)
@@ -187,12 +187,14 @@ class Heights(Networks):
             time.append(_crossing(np.log(size), np.log(self.reach * unit)))
             height.append(size.max() / unit)
             loss.append(size.max() ** 2 / 2)
-        slope = np.polyfit(np.log(self.widths), time, 1)[0]
+            # What the width is when the kernel is 1: the fluctuations of kernels are no part of the claim.
+            width.append(unit**2)
+        slope = np.polyfit(np.log(width), time, 1)[0]
         return {
             "time": exact(time),
             "slope": exact(slope),
             "height": exact(height),
-            "exponent": exact(fitted_power(np.array(self.widths, float), np.array(loss))),
+            "exponent": exact(fitted_power(np.array(width), np.array(loss))),
         }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
