@@ -1,10 +1,10 @@
 r"""Large steps on one training point when the gates of ReLU units may close.
 
-In a catapult outputs reach the size $\sqrt m$, so that every weight moves by a number of order one, and some
-units of any network, however wide, cross their kink. A unit enters through $w=u\cdot x/|x|$ and v alone; while
-it is on, $w'=w-qv$ and $v'=v-qw$ with one number $q=\eta|x|r/\sqrt{md}$ for all units, and once $w<0$ it is off
-for good. These rules do not know the length of (v, w). In a wide network with Gaussian weights its square is 2 on
-average, whatever the angle, and the angles fill the circle evenly: all sums over units are averages over angles.
+In a catapult outputs reach the size $\sqrt m$. Every weight moves by a number of order one, and some units of
+any network, however wide, cross their kink. A unit enters through $w=u\cdot x/|x|$ and v alone. While it
+is on, $w'=w-qv$ and $v'=v-qw$ with one number $q=\eta|x|r/\sqrt{md}$ for all units; once $w<0$ it is off for
+good. These rules do not know the length of (v, w). Its square is 2 on average for Gaussian weights, whatever
+the angle, and the angles of a wide layer fill the circle evenly: sums over units are averages over angles.
 """
 
 import equinox as eqx
@@ -68,18 +68,16 @@ def _path(edge: Array, first: Array, steps: int, angles: int) -> ReluCatapult:
     angle = (jnp.arange(angles) + 0.5) / angles * jnp.pi - jnp.pi / 2
     v, w = jnp.sqrt(2) * jnp.sin(angle), jnp.sqrt(2) * jnp.cos(angle)
 
-    def mean(values: Array) -> Array:
-        """Average over all units: half of them start on."""
-        return jnp.mean(jnp.where(w_on, values, 0.0)) / 2
+    def mean(values: Array, on: Array) -> Array:
+        """Average over all units: only half of them start on."""
+        return jnp.mean(jnp.where(on, values, 0.0)) / 2
 
-    w_on = w >= 0
-    v = v + first / mean(w**2) * w
-    eta = edge / mean(v**2 + w**2)
+    v = v + first / mean(w**2, w >= 0) * w
+    eta = edge / mean(v**2 + w**2, w >= 0)
 
     def step(at, _):
         v, w, on = at
-        z = jnp.mean(jnp.where(on, v * w, 0.0)) / 2
-        kernel = jnp.mean(jnp.where(on, v**2 + w**2, 0.0)) / 2
+        z, kernel = mean(v * w, on), mean(v**2 + w**2, on)
         q = jnp.where(on, eta * z, 0.0)
         after = v - q * w, w - q * v
         return (*after, after[1] >= 0), (z, kernel, 0.5 - jnp.mean(on) / 2)

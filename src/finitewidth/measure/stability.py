@@ -1,8 +1,8 @@
 r"""How large a step an optimiser takes before it oscillates, and how sharpness comes to meet that limit.
 
 On a quadratic loss with curvature $\lambda$ every optimiser here is a linear recursion, stable while
-$\eta\lambda$ is below a limit of its own. With momentum b, and r = (position, velocity) flipping sign at every
-step when the limit is reached:
+$\eta\lambda$ is below a limit of its own, where position and velocity flip their signs at every step. With
+momentum b:
 
 | optimizer | one step | limit of $\eta\lambda$ |
 |---|---|---|
@@ -166,14 +166,15 @@ def edge_of_stability(
     Returns
     -------
     EdgeOfStability
-        Times, losses, sharpness and its error; `ratio`, `start`, `arrival()`, `late` and `at_edge()` sum it up.
+        Times, losses, sharpness and its error. `ratio`, `start`, `arrival()`, `late` and `at_edge()` sum up.
 
     Examples
     --------
-    >>> import jax, jax.numpy as jnp, finitewidth as fw
+    >>> import jax.numpy as jnp
     >>> from finitewidth.measure import edge_of_stability
-    >>> loss = lambda p: jnp.sum((p["a"] * p["b"] - 1) ** 2) / 2
-    >>> run = edge_of_stability(loss, {"a": jnp.array(3.0), "b": jnp.array(0.1)}, learning_rate=0.1, steps=200)
+    >>> start = {"a": jnp.array(3.0), "b": jnp.array(0.1)}
+    >>> loss = lambda p: (p["a"] * p["b"] - 1) ** 2 / 2
+    >>> run = edge_of_stability(loss, start, learning_rate=0.1, steps=200)
     >>> round(run.start, 2), round(run.late, 2), run.arrival()
     (0.45, 0.45, None)
     """
@@ -245,15 +246,16 @@ def _run(method: _Method, params: PyTree, rates: PyTree, eta: Array):
         return vector, (value, *(jnp.where(jnp.isfinite(value), part, jnp.nan) for part in (top, error)))
 
     def stretch(carry, _):
-        state, vector = carry
-        state, _ = lax.scan(step, state, None, length=method.every)
+        state, vector, _ = carry
         vector, seen = record(state, vector)
-        return (state, vector), seen
+        after, _ = lax.scan(step, state, None, length=method.every)
+        return (after, vector, state[0]), seen
 
-    state = start, optimizer.init(start)
-    vector, first = record(state, jnp.cos(jnp.arange(1.0, start.size + 1)).astype(start.dtype))
-    (state, _), seen = lax.scan(stretch, (state, vector), None, length=method.records)
-    return unravel(state[0]), tuple(jnp.append(a, b) for a, b in zip(first, seen, strict=True))
+    # A record comes before its steps, so that the program holds one of each; the last steps are left out.
+    vector = jnp.cos(jnp.arange(1.0, start.size + 1)).astype(start.dtype)
+    carry = (start, optimizer.init(start)), vector, start
+    (_, _, end), seen = lax.scan(stretch, carry, None, length=method.records + 1)
+    return unravel(end), seen
 
 
 def _largest(product: Callable[[Array], Array], start: Array) -> tuple[Array, Array, Array]:

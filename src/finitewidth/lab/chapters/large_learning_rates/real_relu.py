@@ -114,11 +114,11 @@ CLAIMS = (
     Claim(
         id="catapult-real-relu-differs",
         title="a catapult closes gates at every width",
-        statement="""In a catapult each weight vector of a ReLU network moves by order one, at any width, so that
-        the network is not its quadratic expansion. On one point with label 0 and at eta lambda_0 = 3 about 11 %
-        of all units close for good, outputs rise to 0.21 m^1/2 instead of about 0.29 m^1/2 and eta lambda ends
-        near 0.7 instead of 0.2. An average over the angles of the units' weights predicts all three. From
-        eta lambda_0 = 6 on the network does not diverge: all its units close.""",
+        statement="""In a catapult each weight vector of a ReLU network moves by order one, at any width, so
+        that the network is not its quadratic expansion. On one point with label 0 and at eta lambda_0 = 3
+        about 11 % of all units close for good, outputs rise to 0.21 m^1/2 instead of about 0.29 m^1/2 and
+        eta lambda ends near 0.7 instead of 0.2. An average over the angles of the units' weights predicts all
+        three. From eta lambda_0 = 6 on the network does not diverge: all its units close.""",
         source=f"{orf_543('11/7')} (which takes the quadratic expansion for the network)",
         quick=RealGates(widths=(1000, 2000, 4000, 8000), nets=24),
         full=RealGates(widths=(500, 1000, 2000, 4000, 8000, 16_000, 32_000), nets=100),
