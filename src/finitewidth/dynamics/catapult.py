@@ -22,6 +22,8 @@ from jaxtyping import Array, Bool, Float, Int
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import check_whole
 
+Numbers = AnyArray | float | int
+
 # A kernel that has grown to this many times 1/eta goes on growing: divergence sets in above 4.
 _ESCAPED = 100.0
 # What is left of the first residual when training has converged.
@@ -39,7 +41,7 @@ class Phase(IntEnum):
     UNDECIDED = 3
 
 
-def _numbers(value: AnyArray | float) -> Array:
+def _numbers(value: Numbers) -> Array:
     return jnp.asarray(value, float)
 
 
@@ -66,16 +68,18 @@ class OnePointNetwork(eqx.Module):
     """The label $y$."""
 
     @classmethod
-    def of_width(
-        cls, width: AnyArray | float, output: AnyArray | float = 1.0, label: AnyArray | float = 0.0
-    ) -> "OnePointNetwork":
+    def of_width(cls, width: Numbers, output: Numbers = 1.0, label: Numbers = 0.0) -> "OnePointNetwork":
         r"""Networks of a width m with $|x|^2=d$ and $\lambda=1$, as for weights of unit variance."""
         width, output, label = jnp.broadcast_arrays(*map(_numbers, (width, output, label)))
         return cls(output, jnp.ones_like(width), 1 / width, label)
 
     @classmethod
     def of_weights(
-        cls, u: Float[AnyArray, "m d"], v: Float[AnyArray, " m"], x: Float[AnyArray, " d"], label: float = 0.0
+        cls,
+        u: Float[AnyArray, "m d"],
+        v: Float[AnyArray, " m"],
+        x: Float[AnyArray, " d"],
+        label: float | int = 0.0,
     ) -> "OnePointNetwork":
         """The network with these weights, its gates frozen as they are."""
         u, v, x = map(_numbers, (u, v, x))
@@ -98,19 +102,19 @@ class OnePointNetwork(eqx.Module):
         half = 2 * jnp.sqrt(self.curvature) * self.output
         return self.kernel + half, self.kernel - half
 
-    def step(self, eta: AnyArray | float) -> "OnePointNetwork":
+    def step(self, eta: Numbers) -> "OnePointNetwork":
         """The networks after one step of gradient descent."""
         z, r, lam, a = self.output, self.residual, self.kernel, self.curvature
         moved = self.label + r * (1 - eta * lam + a * eta**2 * z * r)
         return OnePointNetwork(moved, lam - 4 * a * eta * z * r + a * eta**2 * r**2 * lam, a, self.label)
 
-    def descend(self, eta: AnyArray | float, steps: int) -> "CatapultPath":
+    def descend(self, eta: Numbers, steps: int) -> "CatapultPath":
         """The way that so many steps take, by the exact recursion; $(\\infty, nan)$ once it has overflown."""
         check_whole("steps", steps)
         start = self._spread(eta)
         return CatapultPath(*_path(start, _numbers(eta), steps), start.label, _numbers(eta))
 
-    def phases(self, eta: AnyArray | float, most_steps: int = _STEPS) -> "CatapultPhases":
+    def phases(self, eta: Numbers, most_steps: int = _STEPS) -> "CatapultPhases":
         r"""How training ends.
 
         Divergent where $\eta\lambda$ exceeds 100, from where it cannot come back; else lazy or catapult by
@@ -120,12 +124,12 @@ class OnePointNetwork(eqx.Module):
         check_whole("most_steps", most_steps)
         return _phases(self._spread(eta), _numbers(eta), most_steps)
 
-    def divergence_boundary(self, low: float = 3.0, high: float = 5.0) -> Float[Array, "*shape"]:
+    def divergence_boundary(self, low: float | int = 3.0, high: float | int = 5.0) -> Float[Array, "*shape"]:
         r"""$\eta\lambda_0$ above which training diverges, by bisection between two values.
 
         Exactly 4 for a label of zero, where $\lambda$ falls if and only if $\eta\lambda<4$.
         """
-        return _boundary(self._spread(1.0), jnp.asarray(low), jnp.asarray(high))
+        return _boundary(self._spread(1.0), jnp.asarray(low, float), jnp.asarray(high, float))
 
     @property
     def wide_divergence_boundary(self) -> Float[Array, "*shape"]:
@@ -136,7 +140,7 @@ class OnePointNetwork(eqx.Module):
         """
         return 4 + 16 * self.curvature * self.label * self.residual / self.kernel**2
 
-    def lazy_drift(self, eta: AnyArray | float) -> Float[Array, "*shape"]:
+    def lazy_drift(self, eta: Numbers) -> Float[Array, "*shape"]:
         r"""$\lambda_\infty-\lambda_0$ to first order in $a$ for $e=\eta\lambda_0<2$, a geometric series.
 
         $$-\frac a{\lambda_0}\left(\frac{4-e}{2-e}r_0^2+4yr_0\right)$$
@@ -144,7 +148,7 @@ class OnePointNetwork(eqx.Module):
         e, r = eta * self.kernel, self.residual
         return -self.curvature / self.kernel * ((4 - e) / (2 - e) * r**2 + 4 * self.label * r)
 
-    def growth_time(self, eta: AnyArray | float, reach: AnyArray | float = 1.0) -> Float[Array, "*shape"]:
+    def growth_time(self, eta: Numbers, reach: Numbers = 1.0) -> Float[Array, "*shape"]:
         r"""Steps until $|r|$ is reach times $\lambda_0/\sqrt a$, at $|1-\eta\lambda_0|$ a step.
 
         With $|x|^2=d$ and $\lambda_0=1$ this is reach times $\sqrt m$, so that the time is
@@ -153,11 +157,11 @@ class OnePointNetwork(eqx.Module):
         height = reach * self.kernel / jnp.sqrt(self.curvature)
         return jnp.log(height / jnp.abs(self.residual)) / jnp.log(jnp.abs(1 - eta * self.kernel))
 
-    def late_factor(self, eta: AnyArray | float) -> Float[Array, "*shape"]:
+    def late_factor(self, eta: Numbers) -> Float[Array, "*shape"]:
         r"""$a\eta^2$, the limit of $z'/z^3$ in a divergence: $\log|\sqrt a\eta z|$ triples at every step."""
         return self.curvature * eta**2
 
-    def _spread(self, eta: AnyArray | float) -> "OnePointNetwork":
+    def _spread(self, eta: Numbers) -> "OnePointNetwork":
         """The same with all arrays in the common shape."""
         parts = (self.output, self.kernel, self.curvature, self.label)
         *parts, _ = jnp.broadcast_arrays(*parts, _numbers(eta))

@@ -32,7 +32,12 @@ class ReluCatapult(eqx.Module):
 
 
 def relu_catapult(
-    edge: float, width: float, *, output: float = 1.0, steps: int = 100, angles: int = 20_000
+    edge: float | int,
+    width: float | int,
+    *,
+    output: float | int = 1.0,
+    steps: int = 100,
+    angles: int = 20_000,
 ) -> ReluCatapult:
     r"""A ReLU network of one hidden layer on one point with label 0, gates and all, at large width.
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
+    from finitewidth.measure.phases import TrainingPhase, TrainingPhases, training_phases
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen
     from finitewidth.measure.stability import EdgeOfStability, edge_of_stability, stability_limit
-    from finitewidth.measure.training_phases import TrainingPhase, TrainingPhases, training_phases
 
 __all__, __getattr__ = exports(__name__, __file__)

@@ -57,7 +57,7 @@ _RULES: dict[str, Rule] = {
 }
 
 
-def stability_limit(optimizer: str = "sgd", momentum: float = 0.9) -> float:
+def stability_limit(optimizer: str = "sgd", momentum: float | int = 0.9) -> float:
     r"""The largest $\eta\lambda$ at which an optimiser is stable on a quadratic loss of curvature $\lambda$.
 
     Parameters
@@ -73,7 +73,7 @@ def stability_limit(optimizer: str = "sgd", momentum: float = 0.9) -> float:
     >>> [round(stability_limit(name), 3) for name in ("sgd", "momentum", "nesterov", "adam")]
     [2.0, 3.8, 1.357, 38.0]
     """
-    return _rule(optimizer, momentum).limit(momentum)
+    return _rule(optimizer, momentum).limit(float(momentum))
 
 
 class EdgeOfStability(eqx.Module):
@@ -137,10 +137,10 @@ def edge_of_stability(
     loss: Callable[[Any], Array],
     params: PyTree,
     *,
-    learning_rate: float,
+    learning_rate: float | int,
     steps: int,
     optimizer: str = "sgd",
-    momentum: float = 0.9,
+    momentum: float | int = 0.9,
     rates: PyTree | None = None,
     record_every: int | None = None,
 ) -> EdgeOfStability:
@@ -193,7 +193,7 @@ def edge_of_stability(
     return EdgeOfStability(times, losses, sharpness, error, float(learning_rate), limit, end)
 
 
-def _rule(optimizer: str, momentum: float) -> Rule:
+def _rule(optimizer: str, momentum: float | int) -> Rule:
     if optimizer not in _RULES:
         raise ValueError(
             f"optimizer {optimizer!r} has no known stability limit; those of {', '.join(_RULES)} are known."

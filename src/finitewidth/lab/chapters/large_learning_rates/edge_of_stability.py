@@ -126,10 +126,10 @@ CLAIMS = (
         id="edge-of-stability",
         title="sharpness rises to the limit of the optimiser and stays there",
         statement="""Under full-batch gradient descent on the mean of half squared errors the largest
-        eigenvalue of the Hessian rises to 2/eta and hovers there, within 5 %, provided that training with small
-        steps would exceed 2/eta; a small step leaves it below. Under Adam the same holds, within 15 %, for the
-        preconditioned Hessian and (2 + 2b)/((1 - b) eta), which is 38/eta for b = 0.9. Seen for two hidden
-        tanh layers of 32 units on 32 points.""",
+        eigenvalue of the Hessian rises to 2/eta and hovers there, within 5 %, provided that training with
+        small steps would exceed 2/eta; a small step leaves it below. Under Adam the same holds, within 15 %,
+        for the preconditioned Hessian and (2 + 2b)/((1 - b) eta), which is 38/eta for b = 0.9. Seen for
+        two hidden tanh layers of 32 units on 32 points.""",
         source=f"{_LECTURE} (Adam is beyond it)",
         quick=Sharpening(parts=(0.4, 0.7), adam_steps=(0.01,)),
         full=Sharpening(parts=(0.4, 0.5, 0.6, 0.7), adam_steps=(0.005, 0.01, 0.02), steps=12_000),

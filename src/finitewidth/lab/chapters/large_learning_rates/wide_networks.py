@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import absolute_error, exact, orf_543, scaled, upper_bound
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.measure.training_phases import TrainingPhase, TrainingPhases, training_phases
+from finitewidth.measure.phases import TrainingPhase, TrainingPhases, training_phases
 from finitewidth.report import style
 from finitewidth.report.style import Figure
 
@@ -97,9 +97,9 @@ CLAIMS = (
         title="wide networks have three phases, too",
         statement="""For wide networks with one hidden layer and half the sum of squared errors, eta lambda_0,
         with the largest eigenvalue lambda_0 of the tangent kernel at the start, sorts training into three
-        phases. Up to 1.9 the loss never rises above its start. From 2.3 to 3 it rises and then falls, and eta lambda < 2 at
-        the end. From 6 on it diverges. Seen at width 1,024 on ten points, for linear, ReLU, GELU and tanh
-        units; where between 3 and 6 divergence begins depends on activation and data.""",
+        phases. Up to 1.9 the loss never rises above its start. From 2.3 to 3 it rises and then falls,
+        and eta lambda < 2 at the end. From 6 on it diverges. Seen at width 1,024 on ten points, for
+        linear, ReLU, GELU and tanh units; where divergence begins depends on activation and data.""",
         source=f"{orf_543('10/5')} (the upper constant was left open)",
         quick=Wide(edges=(1.0, 1.9, 2.3, 2.6, 3.0, 6.0, 8.0)),
         full=Wide(edges=(0.5, 1.0, 1.5, 1.9, 2.3, 2.5, 2.7, 3.0, 6.0, 7.0, 8.0, 12.0), width=2048, steps=400),

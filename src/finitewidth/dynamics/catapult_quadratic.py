@@ -1,7 +1,7 @@
 r"""Large steps on quadratic models of several points: the same three phases, from the model's own recursion.
 
-A quadratic model has features $\phi^E$ that are linear in its weights. With residuals $e=z-y$, a step $-\eta d$
-along $d=\sum_be_b\phi^E_b$ changes outputs and kernel $K_{ab}=\phi^E_a\cdot\phi^E_b$ exactly by
+A quadratic model has features $\phi^E$ that are linear in its weights. With residuals $e=z-y$, a step
+$-\eta d$ along $d=\sum_be_b\phi^E_b$ changes outputs and kernel $K_{ab}=\phi^E_a\cdot\phi^E_b$ exactly by
 
 $$z'=z-\eta Ke+\tfrac{\eta^2}2\,\mu ee,\qquad
 K'_{ab}=(\phi^E_a-\eta\epsilon\psi_ad)\cdot(\phi^E_b-\eta\epsilon\psi_bd),$$

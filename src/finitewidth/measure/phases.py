@@ -1,10 +1,10 @@
 r"""Phases of real networks: what becomes of training when the step is larger and larger.
 
-Steps are in units of $1/\lambda_0$, with the largest eigenvalue of the tangent kernel before training. The loss
-is half the sum of squared errors, so that a frozen kernel is stable up to $\eta\lambda_0=2$.
+Steps are in units of $1/\lambda_0$, with the largest eigenvalue of the tangent kernel before training. The
+loss is half the sum of squared errors, so that a frozen kernel is stable up to $\eta\lambda_0=2$.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -73,7 +73,7 @@ def training_phases(
     params: PyTree,
     y: Float[AnyArray, "points out"],
     *,
-    edges: Float[AnyArray, " etas"],
+    edges: Float[AnyArray, " etas"] | Sequence[float],
     steps: int,
     rates: PyTree | None = None,
 ) -> TrainingPhases:
