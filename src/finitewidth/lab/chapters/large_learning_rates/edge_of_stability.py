@@ -131,8 +131,8 @@ CLAIMS = (
         for the preconditioned Hessian and (2 + 2b)/((1 - b) eta), which is 38/eta for b = 0.9. Seen for
         two hidden tanh layers of 32 units on 32 points.""",
         source=f"{_LECTURE} (Adam is beyond it)",
-        quick=Sharpening(parts=(0.3, 0.45), adam_steps=(0.01,)),
-        full=Sharpening(parts=(0.3, 0.35, 0.4, 0.45), adam_steps=(0.005, 0.01, 0.02), steps=12_000),
+        quick=Sharpening(parts=(0.3, 0.45), adam_steps=(0.02,)),
+        full=Sharpening(parts=(0.3, 0.35, 0.4, 0.45), adam_steps=(0.01, 0.02, 0.03), steps=12_000),
         wrong={
             "descent": (scaled(0.5), scaled(1.2)),
             "adam": (scaled(2 / 38), scaled(3.8 / 38)),

@@ -100,7 +100,9 @@ class Boundaries(Networks):
         return [
             absolute_error("where divergence begins", predicted["boundary"], found, cell),
             absolute_error("4 + 16 a y r_0 / lambda_0^2", predicted["wide boundary"], found, cell + shift**2),
-            upper_bound("distance from 4", predicted["distance"], exact(np.abs(found.value - 4))),
+            upper_bound(
+                "distance from 4, against 50 / width", predicted["distance"], exact(np.abs(found.value - 4))
+            ),
             absolute_error("the loss rises above its start", predicted["rises"], measured["rises"], 0.5),
             upper_bound("eta lambda at the end", predicted["final"], measured["final"]),
         ]

@@ -6,13 +6,17 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.catapult import OnePointNetwork
-from finitewidth.lab.framework import BEYOND, Curves, absolute_error, exact, orf_543, scaled, upper_bound
+from finitewidth.lab.framework import BEYOND, absolute_error, exact, orf_543, scaled, upper_bound
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments import one_point
+from finitewidth.report import style
+from finitewidth.report.style import Figure
 
 # Relative to the largest number so far; rounding grows with every step of a catapult.
 _ROUNDING = 1e-10
+# Steps that the pictures show.
+_SHOWN = 25
 # Divergent runs are compared before they overflow.
 _LARGEST = 1e6
 
@@ -157,8 +161,32 @@ def _sums_exchanged(setting: Recursion, value: np.ndarray) -> np.ndarray:
     return value[::-1]
 
 
+def _picture(name: str, title: str, labels: tuple[str, ...], scale: str):
+    """The first steps, theory as lines and training as points; a divergent run ends where it is cut off."""
+
+    def figure(setting: Recursion, predicted: Prediction, measured: Measurement) -> Figure:
+        picture, panels = style.panels(title, len(labels))
+        shape = (len(labels), len(setting.edges), -1)
+        rows = zip(predicted[name].reshape(shape), measured[name].value.reshape(shape), strict=True)
+        for axes, label, (lines, points) in zip(panels, labels, rows, strict=True):
+            shown = setting.times[:_SHOWN]
+            for i, edge in enumerate(setting.edges):
+                line, dots = (np.where(part[i] == 0, np.nan, part[i])[:_SHOWN] for part in (lines, points))
+                color = style.PALETTE[i % len(style.PALETTE)]
+                style.theory_line(axes, shown, line, color, rf"$\eta\lambda_0$ = {edge:g}")
+                style.measured_points(axes, shown, dots, np.zeros(len(shown)), color)
+            axes.set_yscale(scale)
+            axes.set(xlabel="step", ylabel=label)
+            style.legend(axes, "training of all weights", "recursion", error_bars=False, fontsize=8)
+        return picture
+
+    return figure
+
+
 _SOURCE = orf_543("11/7")
-_CURVES = Curves("times", "step", "edges", r"$\eta\lambda_0$ = %g")
+_OUTPUT = _picture("output", "The output through a catapult", ("$z$",), "symlog")
+_KERNEL = _picture("kernel", "The kernel through a catapult", (r"$\lambda$",), "log")
+_SUMS = _picture("sums", "Two sums of squares through a catapult", ("$S$", "$D$"), "log")
 
 CLAIMS = (
     Claim(
@@ -170,8 +198,8 @@ CLAIMS = (
         source=_SOURCE,
         quick=Recursion(steps=200),
         full=Recursion(steps=400, edges=(0.5, 1.0, 1.9, 2.2, 2.5, 3.0, 3.3, 3.5, 6.0, 8.0), width=1000),
+        figure=_OUTPUT,
         compare=_close("output", "output z along training"),
-        figure=_CURVES,
         wrong={"output": (_wrong_output, _half_the_term)},
     ),
     Claim(
@@ -182,8 +210,8 @@ CLAIMS = (
         source=f"{_SOURCE} (printed with 4/(z - y), which agrees up to a factor z only)",
         quick=Recursion(steps=200),
         full=Recursion(steps=400, edges=(0.5, 1.0, 1.9, 2.2, 2.5, 3.0, 3.3, 3.5, 6.0, 8.0), width=1000),
+        figure=_KERNEL,
         compare=_close("kernel", "kernel lambda along training"),
-        figure=_CURVES,
         wrong={"kernel": (_printed_kernel, _frozen_kernel)},
     ),
     Claim(
@@ -195,8 +223,8 @@ CLAIMS = (
         source=f"{BEYOND}: the recursion of {_SOURCE} in other variables",
         quick=Recursion(steps=200),
         full=Recursion(steps=400, edges=(0.5, 1.0, 1.9, 2.2, 2.5, 3.0, 3.3, 3.5, 6.0, 8.0), width=1000),
+        figure=_SUMS,
         compare=_both_sums,
-        figure=_CURVES,
         wrong={"sums": (_sums_exchanged, _frozen_kernel), "largest ratio": scaled(0.5)},
     ),
 )
