@@ -36,10 +36,12 @@ if TYPE_CHECKING:
         tangent_kernel,
     )
     from finitewidth.measure.outliers import Outliers, TopSpaces, outliers, top_spaces
+    from finitewidth.measure.phases import TrainingPhase, TrainingPhases, training_phases
     from finitewidth.measure.sharpness import Sharpness, sharpness_along
     from finitewidth.measure.signals import Signals, SiteSignals, signals
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen
     from finitewidth.measure.spectrum import Eigenpairs, eigenpairs, overlap, share_in_space
+    from finitewidth.measure.stability import EdgeOfStability, edge_of_stability, stability_limit
 
 __all__, __getattr__ = exports(__name__, __file__)
