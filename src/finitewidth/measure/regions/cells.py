@@ -15,14 +15,10 @@ Layer = Float[np.ndarray, "cells coordinates neurons"]
 
 
 class Sides(NamedTuple):
-    """On which side of zero each neuron is in each cell.
-
-    `cut` may also name cells that a neuron does not cut; `zero` says where it vanishes on the whole cell.
-    """
+    """On which side of zero each neuron is in each cell; `cut` may also name cells that it does not cut."""
 
     cut: Bool[np.ndarray, "cells neurons"]
     positive: Bool[np.ndarray, "cells neurons"]
-    zero: Bool[np.ndarray, "cells neurons"]
 
 
 class Split(NamedTuple):

@@ -48,7 +48,7 @@ def _orthonormal(directions: Any, entering: tuple[int, ...]) -> np.ndarray:
     given = np.asarray(directions, float)
     if given.shape[1:] != entering or not len(given):
         raise ValueError(
-            f"within must be directions (directions, {', '.join(map(str, entering))}), got shape {given.shape}."
+            f"within must be directions of shape {('directions', *entering)}, got shape {given.shape}."
         )
     basis, triangle = np.linalg.qr(given.reshape(len(given), -1).T)
     if np.abs(np.diag(triangle)).min() <= 1e-10 * np.abs(triangle).max():

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Float, Integer, PyTree
 
 from finitewidth.architecture.layer import Shape
 from finitewidth.checks import check_whole
@@ -26,7 +26,7 @@ class AllRegions(NamedTuple):
         f = slopes (cells, out, n) @ x + offsets (cells, out).
     """
 
-    patterns: Int[np.ndarray, "cells neurons"]
+    patterns: Integer[np.ndarray, "cells neurons"]
     points: Float[np.ndarray, "cells n"]
     slopes: Float[np.ndarray, "cells out n"]
     offsets: Float[np.ndarray, "cells out"]

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 
 from finitewidth.measure.regions.cells import Cells
 from finitewidth.measure.regions.program import (
@@ -14,12 +14,15 @@ from finitewidth.measure.regions.program import (
     Operation,
     Pick,
     Program,
+    Scale,
     Select,
     Total,
 )
 
 # A neuron is zero at a corner if it is smaller than this share of the terms it is a sum of.
 TOLERANCE = 1e-12
+# Rounding of such a sum.
+_NOISE = 1e-13
 _ENTRIES = 1_000_000
 
 
@@ -31,7 +34,7 @@ class Found(NamedTuple):
     """
 
     cells: Cells
-    patterns: Int[np.ndarray, "cells neurons"]
+    patterns: Integer[np.ndarray, "cells neurons"]
     maps: Float[np.ndarray, "cells coordinates out"]
     parents: Int[np.ndarray, " cells"]
 
@@ -90,16 +93,19 @@ def _advance(batch: _Batch, operation: Operation) -> _Batch:
     if isinstance(operation, Linear):
         z = _product(operation.matrix, values[operation.source])
         z[:, -1] += operation.bias
-        values[new] = z
         size = np.abs(operation.matrix) @ sizes[operation.source] + np.abs(operation.bias)
-        batch.sizes = {**sizes, new: size}
+        values[new], batch.sizes = _without_noise(batch, z, size), {**sizes, new: size}
+    elif isinstance(operation, Scale):
+        values[new] = values[operation.source] * operation.factors
+        batch.sizes = {**sizes, new: sizes[operation.source] * np.abs(operation.factors)}
     elif isinstance(operation, Pick):
         source, index = values[operation.source], operation.index
         values[new] = np.where(index < 0, 0.0, source[:, :, index])
         batch.sizes = {**sizes, new: np.where(index < 0, 0.0, sizes[operation.source][index])}
     elif isinstance(operation, Total):
-        values[new] = sum(values[source] for source in operation.sources[1:]) + values[operation.sources[0]]
-        batch.sizes = {**sizes, new: np.sum([sizes[source] for source in operation.sources], axis=0)}
+        size = np.sum([sizes[source] for source in operation.sources], axis=0)
+        total = np.sum([values[source] for source in operation.sources], axis=0)
+        values[new], batch.sizes = _without_noise(batch, total, size), {**sizes, new: size}
     elif isinstance(operation, Join):
         values[new] = np.concatenate([values[source] for source in operation.sources], axis=2)
         batch.sizes = {**sizes, new: np.concatenate([sizes[source] for source in operation.sources])}
@@ -113,9 +119,6 @@ def _through_gate(batch: _Batch, operation: Gate) -> _Batch:
     z = batch.values[operation.source]
     allowed = TOLERANCE * batch.sizes[operation.source]
     sides = batch.cells.sides(z, allowed)
-    if sides.zero.any():
-        # Rounding that is left of an exact zero would look like a neuron to later layers.
-        batch.values[operation.source] = z = np.where(sides.zero[:, None], 0.0, z)
     if sides.cut.any():
         split = batch.cells.split(z, sides, allowed)
         batch, gates = batch.take(split.parents, split.cells), split.sides
@@ -145,6 +148,12 @@ def _selected(batch: _Batch, operation: Select) -> np.ndarray:
     return high * gate if low is None else np.where(gate, high, low)
 
 
+def _without_noise(batch: _Batch, value: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Zero what is no more than the rounding of a sum: to later layers it would look like a neuron."""
+    value[np.abs(value) * batch.cells.reach()[:, None] <= _NOISE * size] = 0.0
+    return value
+
+
 def _sizes(batch: _Batch, value: np.ndarray) -> np.ndarray:
     """How large each entry gets in any cell, from its coefficients."""
     largest = np.maximum(value.max(axis=0), -value.min(axis=0))
@@ -160,9 +169,13 @@ def _product(matrix, coefficients: np.ndarray) -> np.ndarray:
 
 def _collected(program: Program, done: list[_Batch]) -> Found:
     kinds = [batch.cells for batch in done]
-    empty = lambda batch: np.zeros((len(batch.cells), 0), np.uint8)
+    members = [o.groups.shape[1] for o in program.operations if isinstance(o, Largest)]
+    small = np.uint8 if max(members, default=2) <= 256 else np.uint32
     patterns = [
-        np.concatenate([empty(batch), *(gate.astype(np.uint8) for gate in batch.gates.values())], axis=1)
+        np.concatenate(
+            [np.zeros((len(batch.cells), 0), small), *(gate.astype(small) for gate in batch.gates.values())],
+            axis=1,
+        )
         for batch in done
     ]
     return Found(

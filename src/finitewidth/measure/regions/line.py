@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, PyTree
+from jaxtyping import Bool, Float, Integer, PyTree
 
 from finitewidth.measure.regions.execution import execute
 from finitewidth.measure.regions.network import piecewise_linear
@@ -29,7 +29,7 @@ class LineRegions(NamedTuple):
 
     breakpoints: Float[np.ndarray, " breakpoints"]
     visible: Bool[np.ndarray, " breakpoints"]
-    patterns: Int[np.ndarray, "intervals neurons"]
+    patterns: Integer[np.ndarray, "intervals neurons"]
     slopes: Float[np.ndarray, "intervals out"]
     offsets: Float[np.ndarray, "intervals out"]
 

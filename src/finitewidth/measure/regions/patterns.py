@@ -1,18 +1,20 @@
 """Which rows of patterns and which affine maps are the same."""
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 
 # Maps that agree to this share of the largest are the same.
 _SAME = 1e-9
 
 
-def different_rows(patterns: Int[np.ndarray, "cells neurons"]) -> tuple[np.ndarray, np.ndarray]:
+def different_rows(patterns: Integer[np.ndarray, "cells neurons"]) -> tuple[np.ndarray, np.ndarray]:
     """Where each different row first appears, and which of the different rows every row is."""
-    rows = np.ascontiguousarray(patterns, np.uint8)
+    rows = np.ascontiguousarray(patterns)
     if not rows.shape[1]:
         return np.arange(min(1, len(rows))), np.zeros(len(rows), int)
-    _, first, which = np.unique(rows.view(f"V{rows.shape[1]}")[:, 0], return_index=True, return_inverse=True)
+    _, first, which = np.unique(
+        rows.view(f"V{rows.shape[1] * rows.itemsize}")[:, 0], return_index=True, return_inverse=True
+    )
     return first, which
 
 

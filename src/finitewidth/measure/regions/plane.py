@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Float, Int, Integer, PyTree
 
 from finitewidth.measure.regions.execution import execute
 from finitewidth.measure.regions.network import piecewise_linear
@@ -53,7 +53,7 @@ class PlaneRegions(NamedTuple):
     plane: Plane
     corners: Float[np.ndarray, "cells most 2"]
     counts: Int[np.ndarray, " cells"]
-    patterns: Int[np.ndarray, "cells neurons"]
+    patterns: Integer[np.ndarray, "cells neurons"]
     slopes: Float[np.ndarray, "cells out 2"]
     offsets: Float[np.ndarray, "cells out"]
 
@@ -112,7 +112,7 @@ class WholePlaneRegions(NamedTuple):
     """
 
     plane: Plane
-    patterns: Int[np.ndarray, "cells neurons"]
+    patterns: Integer[np.ndarray, "cells neurons"]
     slopes: Float[np.ndarray, "cells out 2"]
     offsets: Float[np.ndarray, "cells out"]
     areas: Float[np.ndarray, " cells"]
@@ -137,7 +137,7 @@ def as_plane(origin: Any, directions: Any, polygon: Any = 1.0) -> Plane:
     origin, directions = np.asarray(origin, float), np.asarray(directions, float)
     if directions.shape != (2, *origin.shape):
         raise ValueError(
-            f"directions must be two inputs like the origin, of shape {(2, *origin.shape)}, got {directions.shape}."
+            f"directions must be two inputs, of shape {(2, *origin.shape)}, got {directions.shape}."
         )
     if not (np.isfinite(origin).all() and np.isfinite(directions).all()):
         raise ValueError("origin and directions must be finite.")

@@ -29,7 +29,7 @@ class Points(Cells):
     def sides(self, z: Layer, tolerance: np.ndarray) -> Sides:
         self._meet(z)
         nothing = np.zeros((len(self), z.shape[2]), bool)
-        return Sides(nothing, z[:, -1] > 0, nothing)
+        return Sides(nothing, z[:, -1] > 0)
 
     def largest(self, z: Layer, groups: np.ndarray, tolerance: np.ndarray) -> Split:
         inside = groups >= 0

@@ -58,14 +58,14 @@ class Polygons(Cells):
         return Polygons(corners, count, self.whole)
 
     def sides(self, z: Layer, tolerance: np.ndarray) -> Sides:
-        cut, positive, zero = (np.empty((len(self), z.shape[2]), bool) for _ in range(3))
+        cut, positive = (np.empty((len(self), z.shape[2]), bool) for _ in range(2))
         step = max(1, _ENTRIES // (self.corners.shape[1] * z.shape[2]))
         for start in range(0, len(self), step):
             here = slice(start, start + step)
             values = self.corners[here] @ z[here]
             above, below = values.max(axis=1) > tolerance, values.min(axis=1) < -tolerance
-            cut[here], positive[here], zero[here] = above & below, above, ~(above | below)
-        return Sides(cut, positive, zero)
+            cut[here], positive[here] = above & below, above
+        return Sides(cut, positive)
 
     def cut(self, g: Functions, tolerance: np.ndarray) -> tuple[np.ndarray, "Polygons", "Polygons"]:
         values = np.einsum("cvk,ck->cv", self.corners, g)
@@ -84,7 +84,7 @@ class Polygons(Cells):
 
     def _halves(self, values: np.ndarray, tolerance: np.ndarray) -> tuple["Polygons", "Polygons"]:
         """Both parts of polygons that are all cut; the corners of each side are neighbours."""
-        cells, (rows, most) = np.arange(len(self)), values.shape
+        cells, most = np.arange(len(self)), values.shape[1]
         count = self.count
         positive = (values > tolerance[:, None]) & (np.arange(most) < count[:, None])
         before = np.roll(positive, 1, axis=1)

@@ -55,7 +55,7 @@ class Polyhedra(Cells):
     def sides(self, z: Layer, tolerance: np.ndarray) -> Sides:
         sloped = np.abs(z[:, :-1]).max(axis=1) > tolerance
         value = np.einsum("ck,ckn->cn", self.inside, z)
-        return Sides(sloped, value > tolerance, ~sloped & (np.abs(z[:, -1]) <= tolerance))
+        return Sides(sloped, value > tolerance)
 
     def cut(self, g: Functions, tolerance: np.ndarray) -> tuple[np.ndarray, "Polyhedra", "Polyhedra"]:
         side, halves = np.empty(len(self), int), ([], [])

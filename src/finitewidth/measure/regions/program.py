@@ -3,8 +3,10 @@
 Value 0 is the input, a row of n_0 numbers. An operation makes the next value from earlier ones:
 
     Linear    matrix @ value + bias              the matrix dense, or sparse for convolutions and pooling
+    Scale     factors * value, entry by entry
     Pick      value[index], zero where index < 0
     Total     a sum of values of one length      residual connections
+    Join      values one after the other
     Gate      value > 0, a yes or no per entry   here regions split
     Select    one of two values, entry by entry  after a gate: ReLU is Select(z > 0, z, 0)
     Largest   the largest of each group          here regions split, too: max pooling
@@ -25,6 +27,18 @@ class Linear(NamedTuple):
     source: int
     matrix: Matrix
     bias: Float[np.ndarray, " m"]
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """What it reads."""
+        return (self.source,)
+
+
+class Scale(NamedTuple):
+    """value * factors, entry by entry."""
+
+    source: int
+    factors: Float[np.ndarray, " m"]
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -92,7 +106,7 @@ class Largest(NamedTuple):
         return (self.source,)
 
 
-Operation = Linear | Pick | Total | Join | Gate | Select | Largest
+Operation = Linear | Scale | Pick | Total | Join | Gate | Select | Largest
 
 
 class Program(NamedTuple):
@@ -165,15 +179,7 @@ class Builder:
     def scale(self, value: int, by: np.ndarray) -> int:
         """value * by, entry by entry."""
         by = np.broadcast_to(np.asarray(by, float), (self.length(value),))
-        below = self._made(value)
-        if isinstance(below, Linear):
-            matrix = below.matrix
-            if isinstance(matrix, np.ndarray):
-                scaled = by[:, None] * matrix
-            else:
-                scaled = scipy.sparse.csr_array(scipy.sparse.diags_array(by) @ matrix)
-            return self._add(Linear(below.source, scaled, below.bias * by), self.length(value))
-        return self.linear(value, scipy.sparse.csr_array(scipy.sparse.diags_array(by)))
+        return self._add(Scale(value, by), self.length(value))
 
     def pick(self, value: int, index: np.ndarray) -> int:
         """value[index], zero where the index is negative; nothing happens if that is the value itself."""

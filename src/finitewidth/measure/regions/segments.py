@@ -35,7 +35,7 @@ class Segments(Cells):
         # Products of ends would miss a neuron that is tiny at one end and zero at the other.
         at_ends = self.ends @ z
         above, below = at_ends.max(axis=1) > tolerance, at_ends.min(axis=1) < -tolerance
-        return Sides(above & below, above, ~(above | below))
+        return Sides(above & below, above)
 
     def split(self, z: Layer, sides: Sides, tolerance: np.ndarray) -> Split:
         """Every root in every segment at once, in order; roots that fall together are one."""

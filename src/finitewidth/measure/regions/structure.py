@@ -1,4 +1,4 @@
-"""Operations of JAX that move entries without computing anything, and which entries meet in sums and windows."""
+"""Operations of JAX that only move entries, and which entries meet in sums and windows."""
 
 from typing import Any
 
