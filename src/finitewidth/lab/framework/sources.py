@@ -18,6 +18,7 @@ _ORF_543 = {
     "10/12": "training to zero loss in the NTK regime",
     "10/31": "kernels",
     "11/30": "path counting for ReLU networks",
+    "12/5": "linear regions",
 }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         whole_plane_regions,
     )
     from finitewidth.measure.regions.program import Program
+    from finitewidth.measure.regions.sawtooth import sawtooth
     from finitewidth.measure.regions.training import RegionHistory, regions_in_training
 
 __all__, __getattr__ = exports(__name__, __file__)

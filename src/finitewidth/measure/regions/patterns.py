@@ -20,8 +20,13 @@ def different_rows(patterns: Integer[np.ndarray, "cells neurons"]) -> tuple[np.n
 
 def different_maps(maps: Float[np.ndarray, "cells out coordinates"]) -> int:
     """How many of the affine maps are different, up to rounding."""
+    if not len(maps):
+        return 0
     rows = maps.reshape(len(maps), -1)
-    rows = rows[np.lexsort(rows.T)]
-    # In sorted order, maps that differ by rounding alone need not be neighbours; on a coarse grid they are.
-    grid = np.round(rows / (_SAME * max(float(np.abs(rows).max(initial=0.0)), np.finfo(float).tiny)))
-    return len(np.unique(grid, axis=0))
+    least = _SAME * float(np.abs(rows).max())
+    order = np.argsort(rows, axis=0)
+    jumps = np.diff(np.take_along_axis(rows, order, axis=0), axis=0) > least
+    # Equal numbers get one label, however rounding has left them.
+    labels = np.zeros(rows.shape, int)
+    np.put_along_axis(labels, order[1:], np.cumsum(jumps, axis=0), axis=0)
+    return len(np.unique(labels, axis=0))
