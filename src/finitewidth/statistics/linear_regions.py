@@ -14,6 +14,7 @@ $\sum_\ell n_\ell E[\arccos(\rho_\ell)/\pi]$ at every width. At infinite width t
 $C_W\langle s^2\rangle G_\ell$.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -137,10 +138,7 @@ def expected_breakpoints(
     G, found = jnp.broadcast_to(first, (draws, 2, 2)), []
     for l, n in enumerate(net.hidden):
         found.append(n * _crossings(G, rays))
-        key, neurons, coins = jax.random.split(key, 3)
-        v = jax.random.normal(neurons, (draws, n, 2)) @ jnp.swapaxes(_root(G), 1, 2)
-        s = jnp.where(jax.random.bernoulli(coins, shape=(draws, n)), slopes.right, slopes.left)
-        G = _layer_up(net, l, jnp.einsum("dn,dni,dnj->dij", s**2, v, v) / n)
+        G = _layer_up(net, l, _random_sum(jax.random.fold_in(key, l), G, n, *slopes))
     return sample_mean(np.asarray(jnp.stack(found, axis=1)))
 
 
@@ -180,6 +178,18 @@ def _layer_up(net: MLP, l: int, mean_square: Float[Array, "*draws 2 2"]) -> Floa
     return net.C_W[l + 1] * mean_square + jnp.diag(jnp.array([0.0, 1.0])) * net.C_b[l + 1]
 
 
+@functools.partial(jax.jit, static_argnums=2)
+def _random_sum(
+    key: PRNGKeyArray, G: Float[Array, "draws 2 2"], n: int, left: float, right: float
+) -> Float[Array, "draws 2 2"]:
+    """The mean of s^2 v v^T over n neurons, for every G."""
+    neurons, coins = jax.random.split(key)
+    v = jax.random.normal(neurons, (len(G), n, 2)) @ jnp.swapaxes(_root(G), 1, 2)
+    s = jnp.where(jax.random.bernoulli(coins, shape=(len(G), n)), right, left)
+    return jnp.einsum("dn,dni,dnj->dij", s**2, v, v) / n
+
+
+@jax.jit
 def _crossings(G: Float[Array, "*draws 2 2"], rays: Float[Array, "2 2"]) -> Float[Array, "*draws"]:
     """Probability that alpha t + beta has a zero between the ends: the angle between them, in units of pi."""
     u = jnp.einsum("...ij,ej->...ei", jnp.swapaxes(_root(G), -1, -2), rays)

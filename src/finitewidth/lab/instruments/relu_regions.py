@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from finitewidth.architecture import Affine, Layer
+from finitewidth.lab.instruments.network_draws import COMPILER
 from finitewidth.measure.regions.program import Builder, Program
 
 
@@ -22,8 +23,8 @@ def relu_program(layers: Sequence[Affine | tuple[np.ndarray, np.ndarray]]) -> Pr
 
 def random_layers(net: Layer, n_in: int, key: PRNGKeyArray, draws: int) -> Iterator[list[Affine]]:
     """The affine layers of independent draws of a network."""
-    keys = jax.random.split(key, draws)
-    drawn = jax.device_get(jax.vmap(lambda one: net.init(one, n_in))(keys))
+    draw = jax.jit(jax.vmap(lambda one: net.init(one, n_in)), compiler_options=COMPILER)
+    drawn = jax.device_get(draw(jax.random.split(key, draws)))
     for draw in range(draws):
         yield [Affine(layer.weight[draw], layer.bias[draw]) for layer in drawn]
 

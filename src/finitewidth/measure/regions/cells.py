@@ -103,32 +103,55 @@ class Cells(abc.ABC):
         """Split every cell so that one member of each group is the largest; the sides are the members.
 
         A cell is copied for every member that may win and clipped to where it does, so that nothing is cut
-        where a third member is larger than two others. Of members that are equal throughout, the first wins.
+        where a third member is larger than two others. Of members that are equal throughout, the last wins.
         """
         cells, parents = self, np.arange(len(self))
         winners = np.zeros((len(self), len(groups)), int)
         for place, group in enumerate(groups):
             members = np.flatnonzero(group >= 0)
-            parts = [
-                (*cells._where_largest(z[parents], group, member, members, tolerance), member)
-                for member in members
-            ]
-            kept = np.concatenate([index for _, index, _ in parts])
-            cells = parts[0][0].joined([part for part, _, _ in parts[1:]])
-            parents, winners = parents[kept], winners[kept]
-            winners[:, place] = np.repeat(members, [len(index) for _, index, _ in parts])
+            rivals = z[parents[:, None, None], np.arange(z.shape[1])[:, None], group[members]]
+            allowed = tolerance[group[members]]
+            may_win = cells._may_win(rivals, allowed)
+            winners[:, place] = members[np.argmax(may_win, axis=1)]
+            open_ = may_win.sum(axis=1) > 1
+            if not open_.any():
+                continue
+            decided = np.flatnonzero(~open_)
+            parts, kept, names = [], [decided], [winners[decided, place]]
+            for member in range(len(members)):
+                index = np.flatnonzero(open_ & may_win[:, member])
+                part, inside = cells.take(index)._where_largest(rivals[index], member, allowed)
+                parts.append(part)
+                kept.append(index[inside])
+                names.append(np.full(len(inside), members[member]))
+            cells, order = cells.take(decided).joined(parts), np.concatenate(kept)
+            parents, winners = parents[order], winners[order]
+            winners[:, place] = np.concatenate(names)
         return Split(cells, parents, winners)
 
-    def _where_largest(self: AnyCells, z, group, member, members, tolerance) -> tuple[AnyCells, np.ndarray]:
+    def _may_win(self, rivals: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+        """Which members of a group (cells, members) are not below another one on the whole cell."""
+        first, second = np.triu_indices(rivals.shape[2], 1)
+        allowed = np.maximum(tolerance[first], tolerance[second])
+        cut, positive = self.sides(rivals[:, :, first] - rivals[:, :, second], allowed)
+        beaten = np.zeros((len(self), rivals.shape[2]), bool)
+        for pair, (i, k) in enumerate(zip(first, second, strict=True)):
+            beaten[:, i] |= ~cut[:, pair] & ~positive[:, pair]
+            beaten[:, k] |= ~cut[:, pair] & positive[:, pair]
+        return ~beaten | beaten.all(axis=1, keepdims=True)
+
+    def _where_largest(
+        self: AnyCells, rivals: np.ndarray, member: int, tolerance: np.ndarray
+    ) -> tuple[AnyCells, np.ndarray]:
         """The parts of the cells in which one member of a group is the largest, and where they came from."""
         cells, index = self, np.arange(len(self))
-        for other in members:
+        for other in range(rivals.shape[2]):
             if other == member or not len(index):
                 continue
-            g = z[index, :, group[member]] - z[index, :, group[other]]
-            allowed = np.full(len(index), max(tolerance[group[member]], tolerance[group[other]]))
+            g = rivals[index, :, member] - rivals[index, :, other]
+            allowed = np.full(len(index), max(tolerance[member], tolerance[other]))
             side, positive, _ = cells.cut(g, allowed)
-            whole = np.flatnonzero((side == 1) | ((side == 0) & (member < other)))
+            whole = np.flatnonzero((side == 1) | ((side == 0) & (member > other)))
             order = np.concatenate([whole, np.flatnonzero(side == BOTH)])
             cells, index = cells.take(whole).joined([positive]), index[order]
         return cells, index
