@@ -178,7 +178,7 @@ def _layer_up(net: MLP, l: int, mean_square: Float[Array, "*draws 2 2"]) -> Floa
     return net.C_W[l + 1] * mean_square + jnp.diag(jnp.array([0.0, 1.0])) * net.C_b[l + 1]
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def _random_sum(
     key: PRNGKeyArray, G: Float[Array, "draws 2 2"], n: int, left: float, right: float
 ) -> Float[Array, "draws 2 2"]:

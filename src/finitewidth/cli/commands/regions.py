@@ -134,7 +134,7 @@ def _numbers(option: str, text: str) -> list[float]:
         raise ValueError(f"{option} {text!r} must be numbers with commas between them.") from None
 
 
-def _table(facts: dict[str, float]) -> Any:
+def _table(facts: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table(show_header=False, box=None)

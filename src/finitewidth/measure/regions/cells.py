@@ -109,6 +109,9 @@ class Cells(abc.ABC):
         winners = np.zeros((len(self), len(groups)), int)
         for place, group in enumerate(groups):
             members = np.flatnonzero(group >= 0)
+            if len(members) == 1:
+                winners[:, place] = members[0]
+                continue
             rivals = z[parents[:, None, None], np.arange(z.shape[1])[:, None], group[members]]
             allowed = tolerance[group[members]]
             may_win = cells._may_win(rivals, allowed)

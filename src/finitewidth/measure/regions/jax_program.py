@@ -84,6 +84,8 @@ class _Reader:
             return results
         if all(isinstance(known, np.ndarray) for known in inputs):
             return self._numbers(equation, inputs)
+        if name == "split" and isinstance(inputs[0], Value):
+            return self._taken_apart(settings, inputs[0])
         shape = tuple(equation.outvars[0].aval.shape)
         if name in _ARITHMETIC:
             return [_ARITHMETIC[name](self, inputs, shape, settings)]
@@ -154,7 +156,7 @@ class _Reader:
     def _difference(self, inputs: list[Known], shape: tuple[int, ...], settings: dict) -> Value:
         return self._sum(inputs, shape, settings, -1)
 
-    def _times(self, value: Value, by: np.ndarray) -> int:
+    def _times(self, value: Value, by: Any) -> int:
         if np.all(by == 1):
             return value.place
         return self.build.scale(value.place, np.broadcast_to(by, value.shape).reshape(-1))
@@ -175,7 +177,7 @@ class _Reader:
         one, other = inputs
         if not isinstance(other, np.ndarray):
             raise ValueError(self._refusal("div"))
-        return Value(self._times(self.value(one, shape), 1 / other), shape)
+        return Value(self._times(self.value(one, shape), 1 / np.asarray(other, float)), shape)
 
     def _negative(self, inputs: list[Known], shape: tuple[int, ...], settings: dict) -> Value:
         return Value(self._times(self.value(inputs[0], shape), np.array(-1.0)), shape)
@@ -276,7 +278,14 @@ class _Reader:
             for value, start, size in zip(values, starts, sizes, strict=True)
         ]
         place = self.build.join(*(value.place for value in values))
-        return Value(self.build.pick(place, np.concatenate(index, settings["dimension"])), shape)
+        stacked = "axis" in settings
+        order = np.stack(index, settings["axis"]) if stacked else np.concatenate(index, settings["dimension"])
+        return Value(self.build.pick(place, order), shape)
+
+    def _taken_apart(self, settings: dict, value: Value) -> list[Known]:
+        index = np.arange(int(np.prod(value.shape))).reshape(value.shape)
+        parts = np.split(index, np.cumsum(settings["sizes"])[:-1], settings["axis"])
+        return [Value(self.build.pick(value.place, part), part.shape) for part in parts]
 
     def _added_up(self, inputs: list[Known], shape: tuple[int, ...], settings: dict) -> Value:
         value = self.value(inputs[0], inputs[0].shape)
@@ -360,10 +369,11 @@ _ARITHMETIC = {
     "reduce_window_max": _Reader._window_max,
     "reduce_window_sum": _Reader._window_sum,
     "select_n": _Reader._select,
+    "stack": _Reader._joined,
     "stop_gradient": _Reader._itself,
     "sub": _Reader._difference,
 }
 _MOVES = (
     "broadcast_in_dim", "convert_element_type", "dynamic_slice", "expand_dims", "gather", "pad", "reshape",
-    "rev", "slice", "squeeze", "transpose",
+    "rev", "slice", "squeeze", "tile", "transpose",
 )  # fmt: skip

@@ -180,7 +180,7 @@ class _Reader:
     def relu(self, value: Value, inplace: bool = False) -> Value:
         return self.leaky_relu(value, 0.0)
 
-    def leaky_relu(self, value: Value, negative_slope: float = 0.01, inplace: bool = False) -> Value:
+    def leaky_relu(self, value: Value, negative_slope: Any = 0.01, inplace: bool = False) -> Value:
         return self._bent(value, np.full(int(np.prod(value.shape)), negative_slope))
 
     def prelu(self, module: Any, value: Value) -> Value:
@@ -196,12 +196,10 @@ class _Reader:
     def absolute(self, value: Value) -> Value:
         return self._bent(value, np.full(int(np.prod(value.shape)), -1.0))
 
-    def clipped(
-        self, value: Value, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-    ) -> Value:
+    def clipped(self, value: Value, min_val: Any = -1.0, max_val: Any = 1.0, inplace: bool = False) -> Value:
         return self.clamp(value, min_val, max_val)
 
-    def clamp(self, value: Value, min: float | None = None, max: float | None = None) -> Value:
+    def clamp(self, value: Value, min: Any = None, max: Any = None) -> Value:
         place, size = value.place, int(np.prod(value.shape))
         if min is not None:
             place = self.build.maximum(place, np.full(size, float(min)))
@@ -252,13 +250,13 @@ class _Reader:
             (1, *dilation),
         )
 
-    def add(self, one: Any, other: Any, alpha: float = 1) -> Any:
+    def add(self, one: Any, other: Any, alpha: float | int = 1) -> Any:
         return self._sum(one, other, alpha)
 
-    def sub(self, one: Any, other: Any, alpha: float = 1) -> Any:
+    def sub(self, one: Any, other: Any, alpha: float | int = 1) -> Any:
         return self._sum(one, other, -alpha)
 
-    def _sum(self, one: Any, other: Any, sign: float) -> Any:
+    def _sum(self, one: Any, other: Any, sign: float | int) -> Any:
         if not isinstance(one, Value) and not isinstance(other, Value):
             return one + sign * other
         if not isinstance(one, Value):
