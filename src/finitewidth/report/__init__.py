@@ -6,5 +6,6 @@ from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
     from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
+    from finitewidth.report.region_figures import history_figure, line_figure, plane_figure
 
 __all__, __getattr__ = exports(__name__, __file__)

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     )
     from finitewidth.statistics.depth_growth import DepthGrowth, vertex_slope
     from finitewidth.statistics.kernels import Kernels, trajectory
+    from finitewidth.statistics.linear_regions import (
+        expected_breakpoints,
+        hyperplane_cells,
+        line_breakpoints,
+        most_regions,
+        reachable_regions,
+        sawtooth_pieces,
+        wide_breakpoints,
+    )
     from finitewidth.statistics.mercer_decomposition import mercer
     from finitewidth.statistics.paths import NTKMoments, ntk_moments, ntk_ratio_limit
     from finitewidth.statistics.phases import (

@@ -21,6 +21,7 @@ _ORF_543 = {
     "10/31": "kernels",
     "11/7": "large steps in quadratic models",
     "11/30": "path counting for ReLU networks",
+    "12/5": "linear regions",
 }
 
 

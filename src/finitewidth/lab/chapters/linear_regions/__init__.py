@@ -1,0 +1,1 @@
+"""Regions on which ReLU networks are affine: how many there can be, and how many there are."""
