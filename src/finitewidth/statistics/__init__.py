@@ -12,8 +12,10 @@ if TYPE_CHECKING:
         Susceptibilities,
         susceptibilities,
     )
+    from finitewidth.statistics.deep_linear import ChiSquareProduct, LogNormal, WeightNorm, weight_norm
     from finitewidth.statistics.depth_growth import DepthGrowth, vertex_slope
     from finitewidth.statistics.kernels import Kernels, trajectory
+    from finitewidth.statistics.marchenko_pastur import MarchenkoPastur
     from finitewidth.statistics.mercer_decomposition import mercer
     from finitewidth.statistics.paths import NTKMoments, ntk_moments, ntk_ratio_limit
     from finitewidth.statistics.phases import (

@@ -1,0 +1,64 @@
+r"""Where the posterior of deep linear networks concentrates when all sizes are large.
+
+Let $\nu=|\theta_*|^2n_0/(PS)$ be the squared length of the interpolant against the length of a network that fits P
+random labels. The posterior of $s$ then sits where
+
+$$\prod_l\Big(1+\frac\mu{n_l}\Big)=s,\qquad1-\frac\nu s+\frac\mu P=0.$$
+
+With many layers the product is $e^{\mu\sum1/n_l}$, and only the effective depth $\lambda=P\sum_l1/n_l$ is left:
+$1-\nu/s+\log(s)/\lambda=0$. At $\lambda\to0$ the networks are a Gaussian process, s = 1; at
+$\lambda\to\infty$ they take the scale from the data, $s=\nu$, as the best prior would.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import brentq
+
+from finitewidth.checks import check_positive, check_whole
+
+
+def effective_depth(points: int, hidden: Sequence[int]) -> float:
+    """Points times the sum of 1/width over the hidden layers."""
+    check_whole("points", points)
+    for n in hidden:
+        check_whole("a width", n)
+    return points * sum(1 / n for n in hidden)
+
+
+def posterior_scale(nu: float, points: int, hidden: Sequence[int]) -> float:
+    r"""The s at which the posterior concentrates, with an error of the order of 1/points.
+
+    Parameters
+    ----------
+    nu
+        $|\theta_*|^2n_0/(PS)$.
+    points
+        P.
+    hidden
+        Widths of the hidden layers, equal or not.
+    """
+    check_positive("nu", nu)
+    check_whole("points", points)
+    n = np.array(hidden, dtype=float)
+    if not len(n):
+        return 1.0
+
+    def excess(log_s: float) -> float:
+        """Log of the product of the layers at the mu of this s, minus log s."""
+        mu = points * (nu * np.exp(-log_s) - 1)
+        if mu <= -n.min():
+            return -np.inf
+        return float(np.sum(np.log1p(mu / n)) - log_s)
+
+    ends = sorted((0.0, float(np.log(nu))))
+    return float(np.exp(brentq(lambda u: np.clip(excess(u), -1e3, 1e3), ends[0] - 1e-12, ends[1] + 1e-12)))
+
+
+def posterior_scale_of_depth(nu: float, effective_depth: float) -> float:
+    """The same in the limit of many layers, where only the effective depth counts."""
+    check_positive("nu", nu)
+    check_positive("effective_depth", effective_depth)
+    balance = lambda u: 1 - nu * np.exp(-u) + u / effective_depth
+    ends = sorted((0.0, float(np.log(nu))))
+    return float(np.exp(brentq(balance, ends[0] - 1e-12, ends[1] + 1e-12)))
