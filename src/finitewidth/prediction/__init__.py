@@ -7,6 +7,7 @@ from finitewidth.lazy import exports
 if TYPE_CHECKING:
     from finitewidth.prediction.deep_linear.effective_depth import (
         effective_depth,
+        limiting_prior_variance,
         posterior_scale,
         posterior_scale_of_depth,
     )

@@ -1,4 +1,4 @@
-r"""Products of gamma functions integrated along a line: Meijer's function G of the kind that has no poles above.
+r"""Products of gamma functions integrated along a line: Meijer's function G without poles above.
 
 $$G(z)=\frac1{2\pi i}\int\prod_j\Gamma(b_j+t)^{m_j}\,z^{-t}\,dt,$$
 

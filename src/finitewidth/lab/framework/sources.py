@@ -17,7 +17,9 @@ _ORF_543 = {
     "10/10": "introduction to the NTK",
     "10/12": "training to zero loss in the NTK regime",
     "10/31": "kernels",
+    "11/28": "entropy and widths",
     "11/30": "path counting for ReLU networks",
+    "12/7": "Bayesian interpolation with linear networks",
 }
 
 

@@ -1,12 +1,12 @@
 r"""Where the posterior of deep linear networks concentrates when all sizes are large.
 
-Let $\nu=|\theta_*|^2n_0/(PS)$ be the squared length of the interpolant against the length of a network that fits P
-random labels. The posterior of $s$ then sits where
+Let $\nu=|\theta_*|^2n_0/(PS)$ compare the interpolant of P labels with what the prior expects of it. The
+posterior of s then sits where
 
 $$\prod_l\Big(1+\frac\mu{n_l}\Big)=s,\qquad1-\frac\nu s+\frac\mu P=0.$$
 
-With many layers the product is $e^{\mu\sum1/n_l}$, and only the effective depth $\lambda=P\sum_l1/n_l$ is left:
-$1-\nu/s+\log(s)/\lambda=0$. At $\lambda\to0$ the networks are a Gaussian process, s = 1; at
+With many layers the product is $e^{\mu\sum1/n_l}$, and only the effective depth $\lambda=P\sum_l1/n_l$ is
+left: $1-\nu/s+\log(s)/\lambda=0$. At $\lambda\to0$ the networks are a Gaussian process, s = 1; at
 $\lambda\to\infty$ they take the scale from the data, $s=\nu$, as the best prior would.
 """
 
@@ -62,3 +62,23 @@ def posterior_scale_of_depth(nu: float, effective_depth: float) -> float:
     balance = lambda u: 1 - nu * np.exp(-u) + u / effective_depth
     ends = sorted((0.0, float(np.log(nu))))
     return float(np.exp(brentq(balance, ends[0] - 1e-12, ends[1] + 1e-12)))
+
+
+def limiting_prior_variance(square: float, points: int, features: int, hidden: Sequence[int]) -> float:
+    r"""The prior variance S of largest evidence when there are many points.
+
+    $S=|\theta_*|^2\,(n_0/P)\,e^{A-\sum_ln_l^{-2}/A}$ with $A=\sum_l1/n_l$: the same for all networks that are
+    wide for their depth, and larger where the prior of s is skewed. With layers of one width the exponent is
+    $(L-1)/n$.
+
+    Parameters
+    ----------
+    square
+        The squared length of the interpolant.
+    points, features, hidden
+        P, $n_0$ and the widths of the hidden layers.
+    """
+    check_positive("square", square)
+    inverse = np.array([1 / n for n in hidden])
+    skewed = inverse.sum() - np.sum(inverse**2) / inverse.sum() if len(inverse) else 0.0
+    return float(square * features / points * np.exp(skewed))

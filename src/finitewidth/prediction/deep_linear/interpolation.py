@@ -178,8 +178,8 @@ def interpolate(net: Layer, x: ArrayLike, y: ArrayLike, *, constant: bool = Fals
     S, hidden = float(np.prod(np.asarray(net.C_W))), ChiSquareProduct(net.hidden)
     if not data.labels.any() and data.points >= min(net.hidden, default=np.inf):
         raise ValueError(
-            f"y = 0 at {data.points} points and a hidden layer has {min(net.hidden)} neurons: the evidence is "
-            "infinite, because networks whose weights vanish are too likely; use fewer points or wider layers."
+            f"y = 0 at {data.points} points, and a hidden layer has {min(net.hidden)} neurons: networks with "
+            "vanishing weights make the evidence infinite; use fewer points or wider layers."
         )
     return conditioned(S, hidden, data)
 
@@ -198,11 +198,11 @@ def _refuse_dependent(data: Design) -> None:
     less = " besides the constant" if data.constant else ""
     if data.points > data.features:
         raise ValueError(
-            f"x has {data.points} points{less} and {data.features} features: linear networks fit at most as many "
-            "labels as features without noise; use noisy_posterior."
+            f"x has {data.points} points{less} and {data.features} features: without noise they fit "
+            "at most as many labels as features; use noisy_posterior."
         )
     if len(data.d) < data.points:
         raise ValueError(
-            f"the {data.points} rows of x{less} have rank {len(data.d)}: some inputs are combinations of others, "
-            "and the labels cannot be chosen freely; drop rows, or use noisy_posterior."
+            f"the {data.points} rows of x{less} have rank {len(data.d)}: some inputs are combinations of "
+            "others, so that labels cannot be free; drop rows, or use noisy_posterior."
         )

@@ -36,8 +36,8 @@ def best_prior_variance(
     r"""Scale the prior so that the labels are most probable.
 
     Without noise and with many points the best S is $|\theta_*|^2n_0/P$ times $e^{A-\sum_ln_l^{-2}/A}$,
-    $A=\sum_l1/n_l$: the same for all networks that are wide for their depth. The evidence is flat around it, with
-    the width $\sqrt{2/P+2A}$ in log S.
+    $A=\sum_l1/n_l$: the same for all networks that are wide for their depth. The evidence is flat around it,
+    with the width $\sqrt{2/P+2A}$ in log S.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scikit-learn estimators: wide networks, trained or Bayesian, deep linear networks, nearly-kernel machines."""
+"""Scikit-learn estimators: infinitely wide networks, deep linear networks, nearly-kernel machines."""
 
 from finitewidth.prediction.estimators.deep_linear_regressor import DeepLinearRegressor
 from finitewidth.prediction.estimators.nearly_kernel_regressor import NearlyKernelRegressor

@@ -75,7 +75,7 @@ class DeepLinearRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X, return_std: bool = False, return_cov: bool = False):
-        """Posterior mean (n,); with `return_std` or `return_cov` also the spread (n,) or (n, n) of networks."""
+        """Posterior mean (n,); with `return_std` or `return_cov` also the spread over networks."""
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both.")
         check_is_fitted(self)
