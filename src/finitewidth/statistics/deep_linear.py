@@ -74,18 +74,18 @@ class ChiSquareProduct(eqx.Module):
         inverse = sum(1 / n for n in self.widths)
         return LogNormal(-inverse, 2 * inverse)
 
-    def log_moment(self, power: float) -> float:
+    def log_moment(self, power: float | int) -> float:
         """Log of the mean of s^power; infinite from power = -min(widths)/2 downwards."""
         n, counts = self._counted()
         if 2 * power <= -min(self.widths, default=np.inf):
             return np.inf
         return float(counts @ (power * np.log(2 / n) + gammaln(n / 2 + power) - gammaln(n / 2)))
 
-    def moment(self, power: float) -> float:
+    def moment(self, power: float | int) -> float:
         """The mean of s^power."""
         return float(np.exp(self.log_moment(power)))
 
-    def log_density(self, log_s: float) -> float:
+    def log_density(self, log_s: float | int) -> float:
         """Log density of log s, at one value of it."""
         if not self.widths:
             raise ValueError("widths is empty, so s is one and has no density.")
@@ -93,7 +93,7 @@ class ChiSquareProduct(eqx.Module):
         constant = counts @ gammaln(n / 2)
         return log_meijer(n / 2, counts, log_s - float(counts @ np.log(2 / n))) - float(constant)
 
-    def log_average(self, power: float, c: float) -> float:
+    def log_average(self, power: float | int, c: float | int) -> float:
         r"""Log of the mean of $s^a\,e^{-c/s}$, with a the power and c zero or more.
 
         Evaluated by the integral of $\Gamma(t)\,c^{-t}\,E[s^{t+a}]$ through its saddle. At c = 0 it is
@@ -156,7 +156,7 @@ class WeightNorm(eqx.Module):
         mean_log, variance_log = self.factors.log_normal()
         return LogNormal((mean_log + float(np.log(self.prior_variance))) / 2, variance_log / 4)
 
-    def moment(self, power: float) -> float:
+    def moment(self, power: float | int) -> float:
         """The mean of length^power."""
         return self.prior_variance ** (power / 2) * self.factors.moment(power / 2)
 

@@ -34,9 +34,9 @@ class MarchenkoPastur(eqx.Module):
     ((0.25, 2.25), 1.25)
     """
 
-    ratio: float = eqx.field(static=True)
+    ratio: float | int = eqx.field(static=True)
 
-    def __init__(self, ratio: float):
+    def __init__(self, ratio: float | int):
         check_positive("ratio", ratio)
         self.ratio = float(ratio)
 

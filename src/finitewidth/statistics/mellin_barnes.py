@@ -22,19 +22,20 @@ def log_meijer(
 ) -> float:
     """Log of G at one positive argument; `counts` says how often each gamma function occurs."""
     centre = _saddle(shifts, counts, log_z)
-    top = _log_integrand(shifts, counts, log_z, np.array([centre + 0j]))[0].real
+    log_integrand = lambda t: counts @ loggamma(shifts[:, None] + t) - t * log_z
+    top = float(log_integrand(np.array([centre + 0j]))[0].real)
+    fallen = lambda tau: np.exp(log_integrand(centre + 1j * tau) - top).real
     width = 1 / np.sqrt(counts @ polygamma(1, shifts + centre))
-    fallen = lambda tau: _log_integrand(shifts, counts, log_z, centre + 1j * tau) - top
     end = 8 * width
-    while fallen(np.array([end]))[0].real > -_FALLEN:
+    while log_integrand(np.array([centre + 1j * end]))[0].real - top > -_FALLEN:
         end *= 1.5
     # Terms as large as these leave so much rounding, below which no refinement helps.
     change = max(_CHANGE, np.finfo(float).eps * float(counts @ np.abs(gammaln(shifts + centre))))
     step = width / 2
-    total = 0.5 + _real_sum(fallen, np.arange(step, end, step))
+    total = 0.5 + fallen(np.arange(step, end, step)).sum()
     for _ in range(_MOST_HALVINGS):
         step /= 2
-        finer = total + _real_sum(fallen, np.arange(step, end, 2 * step))
+        finer = total + fallen(np.arange(step, end, 2 * step)).sum()
         # Half as wide a step: twice the sum is the same integral.
         settled = abs(finer / (2 * total) - 1) < change
         total = finer
@@ -46,21 +47,10 @@ def log_meijer(
 def _saddle(shifts: np.ndarray, counts: np.ndarray, log_z: float) -> float:
     """Where the integrand is smallest on the real axis right of every pole."""
     lowest = -shifts.min()
-
-    def slope(log_distance: float) -> float:
-        return float(counts @ digamma(shifts + lowest + np.exp(log_distance)) - log_z)
-
+    slope = lambda log_distance: counts @ digamma(shifts + lowest + np.exp(log_distance)) - log_z
     low, high = -1.0, 1.0
     while slope(low) > 0:
         low -= 2 - low
     while slope(high) < 0:
         high += 2 + high
-    return lowest + float(np.exp(brentq(slope, low, high, xtol=1e-13, rtol=1e-14)))
-
-
-def _log_integrand(shifts: np.ndarray, counts: np.ndarray, log_z: float, t: np.ndarray) -> np.ndarray:
-    return counts @ loggamma(shifts[:, None] + t) - t * log_z
-
-
-def _real_sum(fallen, tau: np.ndarray) -> float:
-    return float(np.exp(fallen(tau)).real.sum())
+    return float(lowest + np.exp(brentq(slope, low, high, xtol=1e-13, rtol=1e-14)))

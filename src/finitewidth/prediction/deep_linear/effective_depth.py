@@ -26,7 +26,7 @@ def effective_depth(points: int, hidden: Sequence[int]) -> float:
     return points * sum(1 / n for n in hidden)
 
 
-def posterior_scale(nu: float, points: int, hidden: Sequence[int]) -> float:
+def posterior_scale(nu: float | int, points: int, hidden: Sequence[int]) -> float:
     r"""The s at which the posterior concentrates, with an error of the order of 1/points.
 
     Parameters
@@ -44,7 +44,7 @@ def posterior_scale(nu: float, points: int, hidden: Sequence[int]) -> float:
     if not len(n):
         return 1.0
 
-    def excess(log_s: float) -> float:
+    def excess(log_s: float | int) -> float:
         """Log of the product of the layers at the mu of this s, minus log s."""
         mu = points * (nu * np.exp(-log_s) - 1)
         if mu <= -n.min():
@@ -55,7 +55,7 @@ def posterior_scale(nu: float, points: int, hidden: Sequence[int]) -> float:
     return float(np.exp(brentq(lambda u: np.clip(excess(u), -1e3, 1e3), ends[0] - 1e-12, ends[1] + 1e-12)))
 
 
-def posterior_scale_of_depth(nu: float, effective_depth: float) -> float:
+def posterior_scale_of_depth(nu: float | int, effective_depth: float | int) -> float:
     """The same in the limit of many layers, where only the effective depth counts."""
     check_positive("nu", nu)
     check_positive("effective_depth", effective_depth)
@@ -64,7 +64,7 @@ def posterior_scale_of_depth(nu: float, effective_depth: float) -> float:
     return float(np.exp(brentq(balance, ends[0] - 1e-12, ends[1] + 1e-12)))
 
 
-def limiting_prior_variance(square: float, points: int, features: int, hidden: Sequence[int]) -> float:
+def limiting_prior_variance(square: float | int, points: int, features: int, hidden: Sequence[int]) -> float:
     r"""The prior variance S of largest evidence when there are many points.
 
     $S=|\theta_*|^2\,(n_0/P)\,e^{A-\sum_ln_l^{-2}/A}$ with $A=\sum_l1/n_l$: the same for all networks that are

@@ -54,7 +54,7 @@ class LinearInterpolation(eqx.Module):
         r"""$n_0|\theta_*|^2/2S$."""
         return float(self.data.features * self.weights @ self.weights / (2 * self.prior_variance))
 
-    def scale_moment(self, power: float) -> float:
+    def scale_moment(self, power: float | int) -> float:
         """The posterior mean of s^power."""
         return float(np.exp(self._log_F(power) - self._log_F(0.0)))
 
@@ -95,7 +95,7 @@ class LinearInterpolation(eqx.Module):
         return np.where((unit == 0) & (distance != 0), -np.inf, found)
 
     def interval(
-        self, x: ArrayLike, probability: float = 0.95
+        self, x: ArrayLike, probability: float | int = 0.95
     ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
         """The ends of the central interval that holds each output with this probability."""
         if not 0 < probability < 1:
@@ -141,7 +141,7 @@ class LinearInterpolation(eqx.Module):
         across = np.where(across <= 1e-24 * whole, 0.0, across)
         return self.prior_variance / self.data.features * across
 
-    def _log_F(self, k: float) -> float:
+    def _log_F(self, k: float | int) -> float:
         return self.hidden.log_average(k - self.data.points / 2, self.c)
 
     def _scales(self) -> ScaleNodes:

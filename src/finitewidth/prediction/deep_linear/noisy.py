@@ -34,7 +34,7 @@ class NoisyLinearPosterior(eqx.Module):
 
     log_evidence: float = eqx.field(static=True)
     prior_variance: float = eqx.field(static=True)
-    noise: float = eqx.field(static=True)
+    noise: float | int = eqx.field(static=True)
     scales: ScaleNodes
     data: Design
 
@@ -72,7 +72,7 @@ class NoisyLinearPosterior(eqx.Module):
 
 
 def noisy_posterior(
-    net: Layer, x: ArrayLike, y: ArrayLike, noise: float, *, constant: bool = False
+    net: Layer, x: ArrayLike, y: ArrayLike, noise: float | int, *, constant: bool = False
 ) -> NoisyLinearPosterior:
     """Condition a deep linear network on labels with Gaussian noise.
 
@@ -93,7 +93,7 @@ def noisy_posterior(
     return with_noise(S, ScaleLattice(ChiSquareProduct(net.hidden), data.points), data, float(noise))
 
 
-def with_noise(S: float, lattice: ScaleLattice, data: Design, noise: float) -> NoisyLinearPosterior:
+def with_noise(S: float, lattice: ScaleLattice, data: Design, noise: float | int) -> NoisyLinearPosterior:
     """The posterior under a prior variance S and a noise."""
     scales = lattice.nodes(lambda log_s: log_likelihood(S / data.features * np.exp(log_s), data, noise))
     return NoisyLinearPosterior(scales.log_total, S, noise, scales, data)

@@ -31,7 +31,7 @@ class PriorChoice(NamedTuple):
 
 
 def best_prior_variance(
-    net: Layer, x: ArrayLike, y: ArrayLike, noise: float = 0.0, *, constant: bool = False
+    net: Layer, x: ArrayLike, y: ArrayLike, noise: float | int = 0.0, *, constant: bool = False
 ) -> PriorChoice:
     r"""Scale the prior so that the labels are most probable.
 
@@ -77,7 +77,7 @@ def compare_linear_networks(
     nets: Mapping[str, Layer],
     x: ArrayLike,
     y: ArrayLike,
-    noise: float = 0.0,
+    noise: float | int = 0.0,
     *,
     best_prior: bool = False,
     constant: bool = False,
@@ -103,7 +103,7 @@ def compare_linear_networks(
     return ranked({name: of(net) for name, net in nets.items()})
 
 
-def _posterior(net: Layer, x: ArrayLike, y: ArrayLike, noise: float, constant: bool):
+def _posterior(net: Layer, x: ArrayLike, y: ArrayLike, noise: float | int, constant: bool):
     if not (is_number(noise) and noise >= 0):
         raise ValueError(f"noise must be a variance, zero or more, got {noise!r}.")
     if noise:
