@@ -129,7 +129,7 @@ def test_paths_are_the_forward_pass(rng):
 
 
 def test_bounds_of_the_largest_eigenvalue(rng):
-    """Ten orthonormal inputs: numbers worked out in the lectures' corrections; random inputs: inequalities."""
+    """Ten orthonormal inputs by numbers worked out by hand, random inputs by inequalities."""
     net = fw.MLP((60, 60), "relu", lambda_b=0.0, lambda_W=2.0)
     found = ntk_eigenvalue_bounds(net, np.eye(10))
     assert_close(found.of_mean, 1.834, 1e-3)

@@ -95,7 +95,7 @@ def path_count(net: Layer, n_in: int) -> int:
 
 
 def path_sum(
-    weights: Sequence[Float[np.ndarray, "out in"]], x: Float[np.ndarray, " n_in"], slopes: Slopes = RELU
+    weights: Sequence[Float[np.ndarray, "_ _"]], x: Float[np.ndarray, " n_in"], slopes: Slopes = RELU
 ) -> Float[np.ndarray, " n_out"]:
     """Outputs of a network without biases, path by path: input times weights times slopes along it.
 

@@ -16,11 +16,11 @@ _NUMBERS_AT_ONCE = 3_000_000
 class Layers(NamedTuple):
     """Some networks: matrices (draws, out, in) of weights, and what leaves every layer at every input."""
 
-    matrices: list[Float[np.ndarray, "draws out in"]]
-    entering: list[Float[np.ndarray, "draws m n"]]
-    gates: list[Float[np.ndarray, "draws m n"]]
+    matrices: list[Float[np.ndarray, "draws _ _"]]
+    entering: list[Float[np.ndarray, "draws m _"]]
+    gates: list[Float[np.ndarray, "draws m _"]]
 
-    def backward(self) -> list[Float[np.ndarray, "draws m n"]]:
+    def backward(self) -> list[Float[np.ndarray, "draws m _"]]:
         """Derivatives of the first output by the preactivations of every layer."""
         last = np.zeros_like(self.matrices[-1][:, :, 0])
         last[:, 0] = 1.0
@@ -37,7 +37,7 @@ class Layers(NamedTuple):
         ]
         return np.stack(terms, axis=1)
 
-    def derivative(self, direction: Float[np.ndarray, " n_in"]) -> Float[np.ndarray, "draws n"]:
+    def derivative(self, direction: Float[np.ndarray, " n_in"]) -> Float[np.ndarray, "draws _"]:
         """The derivative of what leaves the last hidden layer along a direction, at the first input."""
         moved = np.einsum("dij,j->di", self.matrices[0], direction)
         for matrix, gate in zip(self.matrices[1:], self.gates, strict=True):
