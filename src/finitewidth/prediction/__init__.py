@@ -5,7 +5,21 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
+    from finitewidth.prediction.deep_linear.effective_depth import (
+        effective_depth,
+        limiting_prior_variance,
+        posterior_scale,
+        posterior_scale_of_depth,
+    )
+    from finitewidth.prediction.deep_linear.interpolation import LinearInterpolation, interpolate
+    from finitewidth.prediction.deep_linear.noisy import NoisyLinearPosterior, noisy_posterior
+    from finitewidth.prediction.deep_linear.selection import (
+        PriorChoice,
+        best_prior_variance,
+        compare_linear_networks,
+    )
     from finitewidth.prediction.distribution import TrainedDistribution
+    from finitewidth.prediction.estimators.deep_linear_regressor import DeepLinearRegressor
     from finitewidth.prediction.estimators.nearly_kernel_regressor import NearlyKernelRegressor
     from finitewidth.prediction.finite_width.correction import Correction, Origins
     from finitewidth.prediction.finite_width.dense.method import DenseTensors

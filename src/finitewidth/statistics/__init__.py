@@ -12,7 +12,16 @@ if TYPE_CHECKING:
         Susceptibilities,
         susceptibilities,
     )
+    from finitewidth.statistics.deep_linear import ChiSquareProduct, LogNormal, WeightNorm, weight_norm
     from finitewidth.statistics.depth_growth import DepthGrowth, vertex_slope
+    from finitewidth.statistics.eigenvalue_bounds import EigenvalueBounds, ntk_eigenvalue_bounds
+    from finitewidth.statistics.jacobians import (
+        JacobianMoments,
+        LogNorm,
+        exponential_growth,
+        jacobian_moments,
+        log_norm,
+    )
     from finitewidth.statistics.kernels import Kernels, trajectory
     from finitewidth.statistics.linear_regions import (
         expected_breakpoints,
@@ -23,8 +32,15 @@ if TYPE_CHECKING:
         sawtooth_pieces,
         wide_breakpoints,
     )
+    from finitewidth.statistics.marchenko_pastur import MarchenkoPastur
     from finitewidth.statistics.mercer_decomposition import mercer
-    from finitewidth.statistics.paths import NTKMoments, ntk_moments, ntk_ratio_limit
+    from finitewidth.statistics.paths import (
+        NTKMoments,
+        ntk_moments,
+        ntk_ratio_limit,
+        path_count,
+        path_sum,
+    )
     from finitewidth.statistics.phases import (
         CorrelationLengths,
         PhaseDiagram,

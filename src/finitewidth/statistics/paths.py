@@ -13,6 +13,9 @@ neurons, $[u,v]=\frac gnu+(1-\frac1n)v$, and a neuron above has
 $X_{11}=X_{12}+2X_\times$ because its weights are Gaussian.
 """
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +51,7 @@ def ntk_moments(net: Layer, square: float = 1.0) -> NTKMoments:
         $|x|^2/n_0$ of the input.
     """
     check_described(net)
-    net, slopes = dense_stack(net), _checked_slopes(net)
+    net, slopes = dense_stack(net), checked_slopes(net)
     A2 = (slopes.left**2 + slopes.right**2) / 2
     g = (slopes.left**4 + slopes.right**4) / 2 / A2**2
     C, lam = float(net.C_W[0]) * square, float(net.lambda_W[0]) * square
@@ -85,19 +88,52 @@ def ntk_ratio_limit(
     return np.asarray(np.exp((a - 1) * beta) * bracket)
 
 
-def _checked_slopes(net: Layer) -> Slopes:
-    """The slopes of a network whose moments are known exactly; refuses others."""
+def path_count(net: Layer, n_in: int) -> int:
+    """The number of paths from all inputs to all outputs: the product of all sizes."""
+    net = dense_stack(net)
+    return math.prod((n_in, *net.hidden, net.n_out))
+
+
+def path_sum(
+    weights: Sequence[Float[np.ndarray, "_ _"]], x: Float[np.ndarray, " n_in"], slopes: Slopes = RELU
+) -> Float[np.ndarray, " n_out"]:
+    """Outputs of a network without biases, path by path: input times weights times slopes along it.
+
+    Every path is visited, so this is for small networks.
+    """
+    gates, z = [], np.asarray(x, dtype=float)
+    for w in weights[:-1]:
+        z = w @ z
+        gates.append(np.where(z >= 0, slopes.right, slopes.left))
+        z = gates[-1] * z
+    outputs = np.zeros(len(weights[-1]))
+    for path in itertools.product(range(len(x)), *(range(len(w)) for w in weights)):
+        strength = float(x[path[0]])
+        for w, i, j in zip(weights, path[1:], path, strict=False):
+            strength *= float(w[i, j])
+        for gate, i in zip(gates, path[1:], strict=False):
+            strength *= float(gate[i])
+        outputs[path[-1]] += strength
+    return outputs
+
+
+def checked_slopes(net: Layer, *, rates: bool = True) -> Slopes:
+    """The slopes of a network whose moments are known exactly; refuses others.
+
+    With `rates` biases must not learn either.
+    """
     net = dense_stack(net)
     slopes = slopes_of(net.activation.function)
     if slopes is None:
         raise ValueError(
-            f"activation {net.activation.name!r} is not linear on either side of zero; exact moments of the "
-            "NTK are known for 'linear', 'relu', 'leaky_relu' and 'abs'."
+            f"activation {net.activation.name!r} is not linear on either side of zero; exact moments are "
+            "known for 'linear', 'relu', 'leaky_relu' and 'abs'."
         )
-    C_b, lambda_b = (tuple(map(float, values)) for values in (net.C_b, net.lambda_b))
-    if any((*C_b, *lambda_b)):
+    names = ("C_b", "lambda_b") if rates else ("C_b",)
+    values = {name: tuple(map(float, getattr(net, name))) for name in names}
+    if any(any(value) for value in values.values()):
         raise ValueError(
-            f"C_b = {C_b} and lambda_b = {lambda_b} must be zero: with "
+            f"{' and '.join(f'{name} = {value}' for name, value in values.items())} must be zero: with "
             "biases the signs of the preactivations are not fair coins."
         )
     return slopes

@@ -24,5 +24,8 @@ CHAPTERS = {
     "representation_learning": "Representation learning",
     "networks_as_nearly_kernel_machines": "Networks as nearly-kernel machines",
     "finite_width_at_initialisation": "Finite width at initialisation",
+    "path_counting": "Path counting",
+    "deep_linear_networks": "Deep linear networks",
+    "entropy_and_widths": "Entropy and widths",
     "finite_width_after_training": "Finite width after training",
 }

@@ -20,8 +20,10 @@ _ORF_543 = {
     "10/12": "training to zero loss in the NTK regime",
     "10/31": "kernels",
     "11/7": "large steps in quadratic models",
+    "11/28": "entropy and widths",
     "11/30": "path counting for ReLU networks",
     "12/5": "linear regions",
+    "12/7": "Bayesian interpolation with linear networks",
 }
 
 

@@ -1,5 +1,6 @@
-"""Scikit-learn estimators: infinitely wide networks, trained or Bayesian, and nearly-kernel machines."""
+"""Scikit-learn estimators: infinitely wide networks, deep linear networks, nearly-kernel machines."""
 
+from finitewidth.prediction.estimators.deep_linear_regressor import DeepLinearRegressor
 from finitewidth.prediction.estimators.nearly_kernel_regressor import NearlyKernelRegressor
 from finitewidth.prediction.estimators.wide_network import (
     NNGPClassifier,
@@ -8,4 +9,11 @@ from finitewidth.prediction.estimators.wide_network import (
     NTKRegressor,
 )
 
-__all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NearlyKernelRegressor"]
+__all__ = [
+    "DeepLinearRegressor",
+    "NNGPClassifier",
+    "NNGPRegressor",
+    "NTKClassifier",
+    "NTKRegressor",
+    "NearlyKernelRegressor",
+]

@@ -61,11 +61,15 @@ def compare_models(
     missing = [name for name in nets if name not in noises]
     if missing:
         raise ValueError(f"noise has no entry for {', '.join(missing)}.")
-    values = {name: float(evidence(net, x, y, noises[name])) for name, net in nets.items()}
-    names = tuple(sorted(values, key=lambda name: -values[name]))
-    log_evidence = np.array([values[name] for name in names])
-    odds = np.exp(log_evidence - log_evidence[0])
-    return ModelComparison(names, log_evidence, odds / odds.sum())
+    return ranked({name: float(evidence(net, x, y, noises[name])) for name, net in nets.items()})
+
+
+def ranked(log_evidence: Mapping[str, float]) -> ModelComparison:
+    """Models in order of falling evidence."""
+    names = tuple(sorted(log_evidence, key=lambda name: -log_evidence[name]))
+    values = np.array([log_evidence[name] for name in names])
+    odds = np.exp(values - values[0])
+    return ModelComparison(names, values, odds / odds.sum())
 
 
 def evidence_gradient(net: MLP, x: ArrayLike, y: ArrayLike, noise: float | int) -> EvidenceGradient:

@@ -1,0 +1,1 @@
+"""How many balls cover a class, and how few numbers describe it stably."""

@@ -1,0 +1,1 @@
+"""Random ReLU networks as sums over paths, exact at every width."""

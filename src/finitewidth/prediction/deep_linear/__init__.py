@@ -1,0 +1,1 @@
+"""Bayesian inference with deep linear networks, exact at finite width and depth."""

@@ -1,0 +1,84 @@
+r"""Where the posterior of deep linear networks concentrates when all sizes are large.
+
+Let $\nu=|\theta_*|^2n_0/(PS)$ compare the interpolant of P labels with what the prior expects of it. The
+posterior of s then sits where
+
+$$\prod_l\Big(1+\frac\mu{n_l}\Big)=s,\qquad1-\frac\nu s+\frac\mu P=0.$$
+
+With many layers the product is $e^{\mu\sum1/n_l}$, and only the effective depth $\lambda=P\sum_l1/n_l$ is
+left: $1-\nu/s+\log(s)/\lambda=0$. At $\lambda\to0$ the networks are a Gaussian process, s = 1; at
+$\lambda\to\infty$ they take the scale from the data, $s=\nu$, as the best prior would.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import brentq
+
+from finitewidth.checks import check_positive, check_whole
+
+
+def effective_depth(points: int, hidden: Sequence[int]) -> float:
+    """Points times the sum of 1/width over the hidden layers."""
+    check_whole("points", points)
+    for n in hidden:
+        check_whole("a width", n)
+    return points * sum(1 / n for n in hidden)
+
+
+def posterior_scale(nu: float | int, points: int, hidden: Sequence[int]) -> float:
+    r"""The s at which the posterior concentrates, with an error of the order of 1/points.
+
+    Parameters
+    ----------
+    nu
+        $|\theta_*|^2n_0/(PS)$.
+    points
+        P.
+    hidden
+        Widths of the hidden layers, equal or not.
+    """
+    check_positive("nu", nu)
+    check_whole("points", points)
+    n = np.array(hidden, dtype=float)
+    if not len(n):
+        return 1.0
+
+    def excess(log_s: float | int) -> float:
+        """Log of the product of the layers at the mu of this s, minus log s."""
+        mu = points * (nu * np.exp(-log_s) - 1)
+        if mu <= -n.min():
+            return -np.inf
+        return float(np.sum(np.log1p(mu / n)) - log_s)
+
+    ends = sorted((0.0, float(np.log(nu))))
+    return float(np.exp(brentq(lambda u: np.clip(excess(u), -1e3, 1e3), ends[0] - 1e-12, ends[1] + 1e-12)))
+
+
+def posterior_scale_of_depth(nu: float | int, effective_depth: float | int) -> float:
+    """The same in the limit of many layers, where only the effective depth counts."""
+    check_positive("nu", nu)
+    check_positive("effective_depth", effective_depth)
+    balance = lambda u: 1 - nu * np.exp(-u) + u / effective_depth
+    ends = sorted((0.0, float(np.log(nu))))
+    return float(np.exp(brentq(balance, ends[0] - 1e-12, ends[1] + 1e-12)))
+
+
+def limiting_prior_variance(square: float | int, points: int, features: int, hidden: Sequence[int]) -> float:
+    r"""The prior variance S of largest evidence when there are many points.
+
+    $S=|\theta_*|^2\,(n_0/P)\,e^{A-\sum_ln_l^{-2}/A}$ with $A=\sum_l1/n_l$: the same for all networks that are
+    wide for their depth, and larger where the prior of s is skewed. With layers of one width the exponent is
+    $(L-1)/n$.
+
+    Parameters
+    ----------
+    square
+        The squared length of the interpolant.
+    points, features, hidden
+        P, $n_0$ and the widths of the hidden layers.
+    """
+    check_positive("square", square)
+    inverse = np.array([1 / n for n in hidden])
+    skewed = inverse.sum() - np.sum(inverse**2) / inverse.sum() if len(inverse) else 0.0
+    return float(square * features / points * np.exp(skewed))
