@@ -95,3 +95,12 @@ def test_no_solution_is_one_sentence(monkeypatch):
     monkeypatch.setattr(equations, "_MOST_ITERATIONS", 1)
     with pytest.raises(equations.NoSolutionError, match="no solution within reach at width 3"):
         law(network(3), fw.MeanField(64), ridge=1e-3)
+
+
+def test_neurons_that_never_rest_are_one_sentence(monkeypatch):
+    """Ten times as many iterations do not help: labels of a hundred, two neurons, next to no ridge."""
+    monkeypatch.setattr(equations, "_MOST_ITERATIONS", 600)
+    with pytest.raises(
+        equations.NoSolutionError, match="no solution within reach at width 2.*neurons move too far"
+    ):
+        fw.predict(network(2, "sin"), X, 100 * Y, X_TEST, ridge=1e-3, method=fw.MeanField(64))
