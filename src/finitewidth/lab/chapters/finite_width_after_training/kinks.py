@@ -167,9 +167,8 @@ def _figure(setting: KinkedEnsembles, predicted: Prediction, measured: Measureme
     figure, panels = style.panels("Kinks: mean and variance move by 1/sqrt(n)", 2)
     inverse = np.array(setting.widths) ** -0.5
     for axes, name in zip(panels, ("mean", "variance"), strict=True):
-        colors = iter(style.PALETTE)
         for c, t in np.ndindex(*predicted[name].shape):
-            color = next(colors)
+            color = style.PALETTE[c % len(style.PALETTE)]
             value, sem = measured[name][:, c, t]
             label = f"{setting.cases[c].name}, point {t + 1}"
             style.measured_points(axes, inverse, value, sem, color, label)
