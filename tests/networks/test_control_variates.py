@@ -35,7 +35,9 @@ def test_linear_descent_is_the_trained_linear_model(net, params, inputs, steps):
     task, _ = as_task(net, params, x, y, 0.05, "sgd", "mse", None, None, None)
     linear = fw.expand(net, params, 1)
     run = fw.train(linear, params, x, y, steps=steps, learning_rate=0.05)
-    assert_close(linear_descent(task, params, x_test, 0.05, steps).outputs, linear(run.params, x_test), 1e-11)
+    assert_close(
+        linear_descent(task, [params], x_test, 0.05, steps).outputs[0], linear(run.params, x_test), 1e-11
+    )
 
 
 def test_linear_descent_with_a_ridge_is_the_anchored_linear_model(net, params, inputs):
@@ -46,7 +48,7 @@ def test_linear_descent_with_a_ridge_is_the_anchored_linear_model(net, params, i
     linear = fw.expand(net, params, 1)
     spring = anchored_descent(net, x.shape[1:], 0.05, ridge)
     run = fw.train(linear, params, x, y, steps=37, optimizer=spring, rates=net.learning_rates(x.shape[1:]))
-    found = linear_descent(task, params, x_test, 0.05, 37, ridge).outputs
+    found = linear_descent(task, [params], x_test, 0.05, 37, ridge).outputs[0]
     assert_close(found, linear(run.params, x_test), 1e-11)
 
 
@@ -69,7 +71,7 @@ def test_linear_descent_with_more_points_than_directions(inputs):
     x = jax.random.normal(jax.random.key(3), (6, 3))
     task, _ = as_task(net, params, x, jnp.ones(6), 0.1, "sgd", "mse", None, None, None)
     run = fw.train(net, params, x, jnp.ones(6), steps=9, learning_rate=0.1)
-    assert_close(linear_descent(task, params, x, 0.1, 9).outputs, net.apply(run.params, x), 1e-11)
+    assert_close(linear_descent(task, [params], x, 0.1, 9).outputs[0], net.apply(run.params, x), 1e-11)
 
 
 @pytest.mark.parametrize(("dtype", "step"), [("float64", 1e-13), ("float32", 1e-5)])
@@ -79,7 +81,7 @@ def test_linear_descent_keeps_the_digits_of_slow_modes(dtype, step):
     steps, one = 20, jnp.ones((1, 1), dtype)
     model = lambda w, x: w * x
     task, _ = as_task(model, jnp.zeros((), dtype), one, one, step, "sgd", "mse", None, None, None)
-    found = linear_descent(task, jnp.zeros((), dtype), one, step, steps).outputs
+    found = linear_descent(task, [jnp.zeros((), dtype)], one, step, steps).outputs[0]
     expected = steps * step - steps * (steps - 1) / 2 * step**2
     assert_close(found, jnp.full((1, 1), expected, dtype))
 
@@ -102,8 +104,8 @@ def test_errors_are_those_of_both_averages():
         draw_key, _ = jax.random.split(jax.random.fold_in(linear_key, i))
         params = NET.init(draw_key, 3)
         task, _ = as_task(NET, params, X, Y, SETTINGS["learning_rate"], "sgd", "mse", None, None, None)
-        both = [linear_descent(task, p, X_TEST, 0.1, 60).outputs for p in (params, flip_last_layer(params))]
-        alone.append(np.mean(both, axis=0))
+        both = linear_descent(task, (params, flip_last_layer(params)), X_TEST, 0.1, 60).outputs
+        alone.append(both.mean(axis=0))
     averages = {
         "plain": small.outputs[:, 0],
         "flipped": (small.outputs[:, 0] + small.outputs[:, 1]) / 2,

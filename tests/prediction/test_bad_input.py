@@ -21,13 +21,26 @@ def duplicated(data):
 
 
 @pytest.mark.parametrize(
-    "algorithm", [None, fw.GradientFlow(), fw.DirectOptimization(), fw.BayesianInference()]
+    ("algorithm", "remedy"),
+    [
+        (None, "ridge"),
+        (fw.GradientFlow(), "ridge"),
+        (fw.DirectOptimization(), "ridge"),
+        (fw.BayesianInference(), "noise"),
+    ],
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_duplicates_are_named_and_a_ridge_is_offered(duplicated, algorithm, dtype):
+def test_duplicates_are_named_and_what_helps_is_offered(duplicated, algorithm, remedy, dtype):
     x, y, x_test = duplicated
-    with pytest.raises(ValueError, match=r"singular: training points 2 and 6 are equal.*ridge.* say \d"):
+    sentence = rf"singular: training points 2 and 6 are equal. Remove one, or pass {remedy} > 0, say \d"
+    with pytest.raises(ValueError, match=sentence):
         fw.predict(NET, x.astype(dtype), y, x_test, algorithm)
+
+
+def test_too_little_noise_is_named(duplicated):
+    x, y, x_test = duplicated
+    with pytest.raises(ValueError, match=r"NNGP kernel is singular.*or pass noise above 1e-18, say \d"):
+        fw.predict(NET, x, y, x_test, fw.BayesianInference(1e-18))
 
 
 def test_the_offered_ridge_works(duplicated):

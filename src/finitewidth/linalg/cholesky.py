@@ -51,7 +51,12 @@ class Cholesky(NamedTuple):
         return half.T @ half
 
 
-def factorise(kernel: Float[AnyArray, "n n"], ridge: float | int = 0.0, name: str = "the kernel") -> Cholesky:
+def factorise(
+    kernel: Float[AnyArray, "n n"],
+    ridge: float | int = 0.0,
+    name: str = "the kernel",
+    remedy: str = "a ridge",
+) -> Cholesky:
     """Cholesky factor of kernel + ridge; one clear sentence when there is none.
 
     Parameters
@@ -60,8 +65,8 @@ def factorise(kernel: Float[AnyArray, "n n"], ridge: float | int = 0.0, name: st
         Symmetric matrix; read, not changed.
     ridge
         Added to the diagonal.
-    name
-        What the error message calls the matrix.
+    name, remedy
+        What the error message calls the matrix, and what it calls `ridge`.
     """
     matrix = np.asarray(kernel)
     lower = np.array(matrix, order="C", copy=True)
@@ -72,7 +77,7 @@ def factorise(kernel: Float[AnyArray, "n n"], ridge: float | int = 0.0, name: st
     norm = lange("1", upper)
     reciprocal = float(pocon(upper, norm, uplo="U")[0]) if _factorise_in_place(lower) else 0.0
     if not reciprocal > np.finfo(matrix.dtype).eps * LOST:
-        raise SingularKernelError(singular_sentence(matrix, ridge, reciprocal, name))
+        raise SingularKernelError(singular_sentence(matrix, ridge, reciprocal, name, remedy))
     return Cholesky(upper, reciprocal)
 
 
@@ -123,7 +128,9 @@ def confused_pair(kernel: Float[AnyArray, "n n"]) -> tuple[int, int, float] | No
     return int(min(i, j)), int(max(i, j)), float(np.sign(correlation[i, j]))
 
 
-def singular_sentence(matrix: np.ndarray, ridge: float | int, reciprocal: float, name: str) -> str:
+def singular_sentence(
+    matrix: np.ndarray, ridge: float | int, reciprocal: float, name: str, remedy: str = "a ridge"
+) -> str:
     """Why a kernel cannot be inverted, and what would help."""
     pair = confused_pair(matrix)
     if pair is None:
@@ -136,7 +143,7 @@ def singular_sentence(matrix: np.ndarray, ridge: float | int, reciprocal: float,
         reason = f"points {pair[0]} and {pair[1]} are {'equal' if pair[2] > 0 else 'opposite'} to it"
     return (
         f"{name} is singular on these {len(matrix)} points ({reason}): the answer is not unique. "
-        f"Remove points that repeat others, or pass a ridge above {ridge:.1g}, "
+        f"Remove points that repeat others, or pass {remedy} above {ridge:.1g}, "
         f"say {suggested_ridge(matrix):.1g}."
     )
 

@@ -92,9 +92,8 @@ class Pair(eqx.Module):
         draw_key, batch_key = jax.random.split(key)
         drawn = self.net.init(draw_key, self.task.x.shape[1:], weights=self.weights, dtype=self.task.x.dtype)
         signs = (drawn, flip_last_layer(drawn))
-        how = (self.x_test, self.learning_rate, self.steps, self.ridge)
-        descents = [linear_descent(self.task, params, *how) for params in signs]
-        linear = {"linear": jnp.stack([d.outputs for d in descents]), "lambda_max": descents[0].lambda_max}
+        descent = linear_descent(self.task, signs, self.x_test, self.learning_rate, self.steps, self.ridge)
+        linear = {"linear": descent.outputs, "lambda_max": descent.lambda_max}
         if not self.trained:
             return linear
         outputs = []

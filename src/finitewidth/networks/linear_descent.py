@@ -7,6 +7,7 @@ $$z_{test}(T) = z_{test}(0) - H_{test,train}\,\frac{1 - (1-\eta H_{train})^T}{H_
 and a ridge r replaces $H_{train}$ by $H_{train}+r$.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -20,23 +21,27 @@ from finitewidth.networks.training import Task
 class LinearDescent(NamedTuple):
     """Outputs after training, and the largest eigenvalue of the kernel: beyond 2/eta nothing converges."""
 
-    outputs: Float[Array, "test out"]
+    outputs: Float[Array, "networks test out"]
     lambda_max: Float[Array, ""]
 
 
 def linear_descent(
-    task: Task, params: PyTree, x_test: Array, learning_rate: float, steps: int, ridge: float = 0.0
+    task: Task, starts: Sequence[PyTree], x_test: Array, learning_rate: float, steps: int, ridge: float = 0.0
 ) -> LinearDescent:
-    """Outputs of the network linearised at params, after `steps` full-batch steps on squared error.
+    """Outputs of networks linearised at their starts, after `steps` full-batch steps on squared error.
 
-    A ridge is the strength of a spring to params, and adds to the training kernel.
+    The starts share a tangent kernel, as those with both signs of the last layer do. It is factorised once:
+    two batched factorisations in one program can wait for each other for ever. A ridge is the strength of a
+    spring to the start, and adds to the training kernel.
     """
-    residual = task.model(params, task.x) - task.y
-    rates = task.optimizer.rates
+    params, rates = starts[0], task.optimizer.rates
     training = as_matrix(empirical_ntk(task.model, params, task.x, rates=rates))
     onto_test = as_matrix(empirical_ntk(task.model, params, x_test, task.x, rates=rates))
     eigenvalues, vectors = jnp.linalg.eigh(training)
     gain = descent_gain(eigenvalues + ridge, learning_rate, steps)
-    change = onto_test @ (vectors @ (gain * (vectors.T @ residual.T.reshape(-1))))
-    start = task.model(params, x_test)
-    return LinearDescent(start - change.reshape(start.shape[::-1]).T, eigenvalues[-1])
+    ends = []
+    for each in starts:
+        residual, start = task.model(each, task.x) - task.y, task.model(each, x_test)
+        change = onto_test @ (vectors @ (gain * (vectors.T @ residual.T.reshape(-1))))
+        ends.append(start - change.reshape(start.shape[::-1]).T)
+    return LinearDescent(jnp.stack(ends), eigenvalues[-1])

@@ -111,11 +111,13 @@ class TrainingProblem(eqx.Module):
         assert every is not None
         return every
 
-    def refuse_duplicates(self, which: str, kernel: Float[Array, "train train"]) -> None:
-        """Say which training points are equal; rounding may hide it from the kernel."""
+    def refuse_duplicates(
+        self, which: str, kernel: Float[Array, "train train"], remedy: str = "ridge"
+    ) -> None:
+        """Say which training points are equal, and what helps; rounding may hide it from the kernel."""
         pair = first_duplicate(self.x_train)
         if pair is not None:
             raise SingularKernelError(
                 f"{which} is singular: training points {pair[0]} and {pair[1]} are equal. "
-                f"Remove one, or pass ridge (or noise) > 0, say {suggested_ridge(kernel):.1g}."
+                f"Remove one, or pass {remedy} > 0, say {suggested_ridge(kernel):.1g}."
             )

@@ -129,8 +129,7 @@ def _mixed(matrix: Float[Array, "p q"], v: Float[Array, "batch q width"]) -> Flo
 
 def outputs(points: Points, at: State) -> Float[Array, "batch points out"]:
     """Outputs at all points."""
-    s = points.activation(at.z)
-    return at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1)
+    return at.b[:, None] + points.activation(at.z) @ at.w.mT
 
 
 def trained(points: Points, start: State, eta: float, steps: int, ridge: float = 0.0) -> State:
@@ -141,15 +140,16 @@ def trained(points: Points, start: State, eta: float, steps: int, ridge: float =
     back = lambda now, first: now - eta * ridge * (now - first) if ridge > 0 else now
     train, n = len(points.y), start.z.shape[-1]
     rate_w, rate_b = (jnp.float32(r) for r in (points.last.lambda_W / n, points.last.lambda_b))
+    # Batched matrix products throughout: as sums over products the same steps take ten times as long.
+    motion = jnp.broadcast_to(points.motion[:, :train], (len(start.z), len(points.motion), train))
 
     def step(_, at: State) -> State:
         z = at.z[:, :train]
         s, slope = jax.jvp(points.activation, (z,), (jnp.ones_like(z),))
-        e = at.b[:, None] + jnp.sum(s[:, :, None] * at.w[:, None], axis=-1) - points.y
-        pushed = slope * jnp.sum(e[..., None] * at.w[:, None], axis=2)
+        e = at.b[:, None] + s @ at.w.mT - points.y
         return State(
-            back(at.z, start.z) - eta * _mixed(points.motion[:, :train], pushed),
-            back(at.w, start.w) - eta * rate_w * jnp.sum(e[..., None] * s[:, :, None], axis=1),
+            back(at.z, start.z) - eta * motion @ (slope * (e @ at.w)),
+            back(at.w, start.w) - eta * rate_w * e.mT @ s,
             back(at.b, start.b) - eta * rate_b * jnp.sum(e, axis=1),
         )
 

@@ -74,18 +74,23 @@ class Case:
 class TrainedEnsembles:
     """Cases, widths, numbers of trained pairs and of linearised draws at each width, and what is asked.
 
-    A polynomial in 1/n of the given degree is fitted; `precision` bounds the standard error of its value at
+    `pairs` is one number for all cases or one for each: small coefficients of long training need more. A
+    polynomial in 1/n of the given degree is fitted; `precision` bounds the standard error of its value at
     1/n = 0, relative to the coefficient, and `closer` asks whether at width 64 the first order takes away two
     thirds of the distance to infinite width.
     """
 
     cases: tuple[Case, ...]
     widths: tuple[int, ...]
-    pairs: int
+    pairs: int | tuple[int, ...]
     linear: int
     degree: int
     precision: float
     closer: bool = False
+
+    def pairs_of(self, case: int) -> int:
+        """Pairs to train at each width in a case."""
+        return self.pairs if isinstance(self.pairs, int) else self.pairs[case]
 
 
 def scaled_shift(setting: TrainedEnsembles, infinite: np.ndarray, measured: Estimate) -> Estimate:
@@ -185,7 +190,7 @@ class Moment:
         for w, n in enumerate(setting.widths):
             by_case = []
             for c, case in enumerate(setting.cases):
-                sizes = setting.pairs, setting.linear
+                sizes = setting.pairs_of(c), setting.linear
                 ensemble = Ensemble(*case.data(), case.eta, case.steps, *sizes, case.ridge)
                 case_key = jax.random.fold_in(key, 100 * c + w)
                 by_case.append(self.observe(case, case.network(n), ensemble, case_key))

@@ -29,8 +29,8 @@ from finitewidth.statistics.kernels import kernels
 def posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
     """Posterior mean and covariance of the noise-free outputs at the test points."""
     if inference.noise == 0:
-        problem.refuse_duplicates("the training NNGP kernel", problem.train.nngp)
-    factor = factorise(problem.train.nngp, inference.noise, "the training NNGP kernel")
+        problem.refuse_duplicates("the training NNGP kernel", problem.train.nngp, "noise")
+    factor = factorise(problem.train.nngp, inference.noise, "the training NNGP kernel", "noise")
     half = factor.half_solve(problem.test_train.nngp.T)
     mean = half.T @ factor.half_solve(problem.y)
     return TrainedDistribution(jnp.asarray(mean), problem.test.nngp - half.T @ half)

@@ -73,7 +73,7 @@ def trained_moments(
         state, change = state.next(found)
         if not np.isfinite(change):
             break
-        if max(change, found.unrest.max()) < max(_TOLERANCE, _SHARE_OF_ERROR * state.sampling_error(found)):
+        if max(change, found.unrest.mean()) < max(_TOLERANCE, _SHARE_OF_ERROR * state.sampling_error(found)):
             return state.moments(found)
     raise NoSolutionError(
         f"the mean-field equations have no solution within reach at width {width} and ridge {ridge:.3g}: "

@@ -145,7 +145,8 @@ class GroupAverages(NamedTuple):
     answer
         Derivative of g by the field minus its value at the start, (p, train).
     unrest
-        Gradient of the energy relative to u, both as root mean squares.
+        Mean length of the energy's gradient relative to the root mean square of u: what the averages can
+        still move by. A root mean square would grow with the rarest neurons, and so with their number.
     """
 
     remainder: Float[AnyArray, "*group p"]
@@ -198,7 +199,7 @@ def _settle_group(neuron: Neuron, start: Population, u: Array, field: Field) -> 
     answer = jnp.einsum("mqp,mqa->pa", w[:, None, None] * P, _solve(hessian, convex, P[:, :, :train]))
     answer -= jnp.einsum("mqp,mqa->pa", w[:, None, None] * P0, P0[:, :, :train])
     squares = (w[:, None] * g).T @ g - (w[:, None] * g0).T @ g0
-    unrest = jnp.sqrt(jnp.sum(w @ gradient**2) / jnp.sum(w @ u**2))
+    unrest = w @ jnp.linalg.norm(gradient, axis=1) / jnp.sqrt(jnp.sum(w @ u**2))
     return u, GroupAverages(w @ (g - g0 - linear), squares, answer, unrest)
 
 
