@@ -117,7 +117,6 @@ def compare(data, trace, turns):
     without = {name: everyone[name] for name in ("jax", "torch", "curvlinops")}
     row("G v", in_turns(without, turns, "product", kind="gauss-newton", repeats=5), "")
 
-    first = everyone["jax"].ask("top", count=COUNT, tolerance=TOLERANCE)
     top = in_turns(without, turns, "top", count=COUNT, tolerance=TOLERANCE)
     top |= in_turns({"pyhessian": everyone["pyhessian"]}, 1, "top", count=COUNT, tolerance=TOLERANCE)
     residuals = ", ".join(f"{max(a['residual'] for a in top[name]):.0e}" for name in sides)
@@ -126,8 +125,7 @@ def compare(data, trace, turns):
     row(
         f"top {COUNT}, tolerance 1e-3",
         top,
-        f"worst relative residuals {residuals}; tenth eigenvalue {largest}; {used} products; "
-        f"first call {first['cpu']:.3g} s",
+        f"worst relative residuals {residuals}; tenth eigenvalue {largest}; {used} products",
     )
     memory = {name: everyone[name].ask("memory") for name in sides}
     lines.append("| peak memory so far | " + " | ".join(f"{memory[n]:.0f} MB" for n in sides) + " | |")

@@ -248,10 +248,8 @@ def test_precision_follows_the_weights():
 
 
 def test_the_squared_error_is_half_the_mean_square(whole):
-    targets = np.ones((whole.points, 3))
-    other = (
-        whole.on(VECTORS, targets) if whole.loss == "mse" else specimen(NET, VECTORS, targets, params=PARAMS)
-    )
+    model, params = (whole.module, None) if hasattr(whole, "module") else (NET, PARAMS)
+    other = specimen(model, VECTORS, np.ones((whole.points, 3)), params=params)
     assert other.loss == "mse"
     assert_close(other.value(), 0.5 * np.mean(np.sum((whole.outputs() - 1) ** 2, axis=1)))
 
