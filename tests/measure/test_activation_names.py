@@ -57,43 +57,47 @@ IN_TORCH = {
 }
 
 
-def normalised(z, mean, variance):
+def normalised(z):
     """With the guard against negative variances that some libraries have; it is no ReLU."""
-    return (z - mean) / (variance.clip(0) + 1e-6) ** 0.5
+    return (z - z.mean(-1)[..., None]) / (z.var(-1).clip(0)[..., None] + 1e-6) ** 0.5
+
+
+def forms(functions, norm, reshaped):
+    """Every function by itself, after a norm, and on another shape."""
+    for f in functions:
+        yield from (f, lambda z, f=f: f(norm(z)), lambda z, f=f: reshaped(f, z))
 
 
 @pytest.mark.parametrize("name", IN_JAX)
 def test_in_jax(name):
-    for function in IN_JAX[name]:
-        for between in (
-            function,
-            jax.jit(function),
-            lambda z, f=function: f(normalised(z, z.mean(-1, keepdims=True), z.var(-1, keepdims=True))),
-            lambda z, f=function: f(z.reshape(-1, 1, 4)).reshape(-1, 4),
-        ):
-            model = lambda p, x, f=between: f(x @ p["w"] + p["b"]) @ p["v"]
-            measured = specimen(model, X, params=PARAMS)
-            sites = program.eval_shape(This(measured.apply), measured.params, X, np.zeros((6, 3)))[1]
-            assert [site.activation for site in sites] == [name, None]
+    functions = [*IN_JAX[name], jax.jit(IN_JAX[name][0])]
+    between = list(forms(functions, normalised, lambda f, z: f(z.reshape(-1, 1, 4)).reshape(-1, 4)))
+
+    def model(p, x):
+        for function in between:
+            x = function(x @ p["w"] + p["b"])
+        return x @ p["v"]
+
+    measured = specimen(model, X, params=PARAMS)
+    sites = program.eval_shape(This(measured.apply), measured.params, X, np.zeros((6, 3)))[1]
+    assert [site.activation for site in sites] == [name] * len(between) + [None]
 
 
-class Between(torch.nn.Module):
-    def __init__(self, function):
+class Chain(torch.nn.Module):
+    def __init__(self, between):
         super().__init__()
-        self.function = function
-        self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+        self.between = between
+        self.layer, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
 
     def forward(self, x):
-        return self.last(self.function(self.first(x)))
+        for function in self.between:
+            x = function(self.layer(x))
+        return self.last(x)
 
 
 @pytest.mark.parametrize("name", IN_TORCH)
 def test_in_pytorch(name):
-    for function in IN_TORCH[name]:
-        for between in (
-            function,
-            lambda z, f=function: f(F.layer_norm(z, (4,))),
-            lambda z, f=function: f(z.view(-1, 2, 2)).flatten(1),
-        ):
-            sites = specimen(Between(between), X).look(np.ones((6, 3), np.float32))
-            assert [site.activation for site in sites] == [name, None]
+    norm = lambda z: F.layer_norm(z, (4,))
+    between = list(forms(IN_TORCH[name], norm, lambda f, z: f(z.view(-1, 2, 2)).flatten(1)))
+    sites = specimen(Chain(between), X).look(np.ones((6, 3), np.float32))
+    assert [site.activation for site in sites] == [name] * len(between) + [None]

@@ -153,7 +153,7 @@ class Walk:
             return any(k.parameter is not None for k in known)
         if name == "mul" or (name == "div" and known[0].data):
             return any(k.uniform is not None for k in known)
-        before, after = jnp.shape(eqn.invars[0].aval), jnp.shape(eqn.outvars[0].aval)
+        before, after = (getattr(atom.aval, "shape", ()) for atom in (eqn.invars[0], eqn.outvars[0]))
         return (
             name in MOVES
             and math.prod(before) == math.prod(after)
