@@ -20,6 +20,7 @@ from finitewidth.data import read_table
 from finitewidth.lab.chapters.finite_width_after_training.mean_outputs import MEAN
 from finitewidth.lab.chapters.finite_width_after_training.output_covariance import COVARIANCE
 from finitewidth.lab.framework.estimate import Estimate
+from finitewidth.lab.framework.runner import run_claim
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 from finitewidth.report.prediction_figures import draw_loss
@@ -30,6 +31,13 @@ IMAGES = Path(__file__).parent / "images"
 RECORDS = Path(__file__).parents[1] / "build" / "lab-full"
 KEY = jax.random.key(2024)
 COLORS = dict(zip(("relu", "gelu", "elu", "tanh", "sin"), style.PALETTE, strict=False))
+
+# Pictures of claims at full scale.
+CLAIMS_SHOWN = {
+    "outliers": "hessian-bulk-and-outliers",
+    "gradient-share": "gradient-in-top-eigenspace",
+    "collapse": "nc2-simplex-frame",
+}
 
 
 def variances(net: fw.MLP, x: np.ndarray, key: jax.Array, draws: int) -> np.ndarray:
@@ -244,6 +252,9 @@ def main() -> None:
     save_figure(spectrum_of_digits(), IMAGES / "spectrum.png")
     save_figure(demo_result(), IMAGES / "demo.png")
     save_figure(trained_widths(), IMAGES / "trained-widths.png")
+    for name, claim in CLAIMS_SHOWN.items():
+        with style.house_style():
+            save_figure(run_claim(lab.claim(claim), "full").draw(), IMAGES / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,8 @@ def test_sizes_of_classes_weigh_the_points_and_not_the_means():
     x = centres[y] + 0.1 * np.tile([[1.0, 0.0], [-1.0, 0.0]], (5, 1))
     (found,) = collapse(linear(x, y, np.eye(3)[:, :2]))
     np.testing.assert_allclose(found.variability, 0.01 / (2 / 3) / 3)
+    norms = np.linalg.norm(centres - [0, 2 / 3], axis=1)
+    np.testing.assert_allclose(found.equinorm, norms.std() / norms.mean())
 
 
 def test_equal_means_have_no_frame():
