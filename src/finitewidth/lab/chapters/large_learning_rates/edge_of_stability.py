@@ -51,9 +51,9 @@ class Sharpening:
         shown = [np.interp(np.linspace(0, 1, 61), np.linspace(0, 1, len(r.ratio)), r.ratio) for r in runs]
         return {
             "small": exact(late[0]),
-            "descent": exact(late[1 : count + 1]),
-            "adam": exact(late[count + 1 :]),
-            "ratio": exact(shown),
+            "descent": exact(np.array(late[1 : count + 1])),
+            "adam": exact(np.array(late[count + 1 :])),
+            "ratio": exact(np.array(shown)),
         }
 
     def runs(self, key: PRNGKeyArray) -> list[EdgeOfStability]:
