@@ -103,4 +103,5 @@ def _phases(model: PointModel, weights: Array, y: Array, edges: Array, steps: in
         sharpness = jnp.where(converges, edge / kernel * largest(end), jnp.nan)
         return jnp.where(converges, phase, Phase.DIVERGENT), peak / first, sharpness
 
-    return QuadraticPhases(*lax.map(one, edges), kernel)
+    phase, rise, sharpness = lax.map(one, edges)
+    return QuadraticPhases(phase, rise, sharpness, kernel)

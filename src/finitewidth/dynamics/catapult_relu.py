@@ -37,7 +37,7 @@ def relu_catapult(
     *,
     output: float | int = 1.0,
     steps: int = 100,
-    angles: int = 20_000,
+    angles: int = 4000,
 ) -> ReluCatapult:
     r"""A ReLU network of one hidden layer on one point with label 0, gates and all, at large width.
 

@@ -43,7 +43,7 @@ class Weights(NamedTuple):
 
     def copies(self, count: int) -> "Weights":
         """One network several times over."""
-        return Weights(*(np.repeat(a, count, axis=0) for a in (self.u, self.v)), self.x, self.gates)
+        return self._replace(u=np.repeat(self.u, count, axis=0), v=np.repeat(self.v, count, axis=0))
 
     def _kernels(self, w: np.ndarray, v: np.ndarray) -> np.ndarray:
         return (np.sum(v**2, axis=1) * (self.x @ self.x) + np.sum(w**2, axis=1)) / self.scale**2

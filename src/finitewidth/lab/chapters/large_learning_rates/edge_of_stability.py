@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from finitewidth.architecture import MLP
 from finitewidth.lab.framework import exact, orf_543, relative_error, scaled, upper_bound
@@ -51,9 +51,9 @@ class Sharpening:
         shown = [np.interp(np.linspace(0, 1, 61), np.linspace(0, 1, len(r.ratio)), r.ratio) for r in runs]
         return {
             "small": exact(late[0]),
-            "descent": exact(late[1 : count + 1]),
-            "adam": exact(late[count + 1 :]),
-            "ratio": exact(shown),
+            "descent": exact(np.array(late[1 : count + 1])),
+            "adam": exact(np.array(late[count + 1 :])),
+            "ratio": exact(np.array(shown)),
         }
 
     def runs(self, key: PRNGKeyArray) -> list[EdgeOfStability]:
@@ -116,7 +116,7 @@ def eta_lambda(run: EdgeOfStability) -> float:
 def _limit(recursion, high: float) -> float:
     """The step at which the spectral radius of a linear recursion passes 1."""
     excess = lambda s: np.abs(np.linalg.eigvals(recursion(s))).max() - 1
-    return float(brentq(excess, 1e-3, high))
+    return float(root_scalar(excess, bracket=(1e-3, high)).root)
 
 
 _LECTURE = orf_543("10/5")

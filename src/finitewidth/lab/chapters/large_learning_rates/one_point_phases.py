@@ -136,7 +136,7 @@ class Lazy(Networks):
                 [m * (r.kernels[-1, 0] - r.kernels[0, 0]) for m, r in zip(self.widths, runs, strict=True)]
             )
             left.append([r.outputs[self.early, 0] - y for r in runs])
-        return {"drift": exact(drift), "residual": exact(left)}
+        return {"drift": exact(np.array(drift)), "residual": exact(np.array(left))}
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         small = 1 / np.array(self.widths)
@@ -193,9 +193,9 @@ class Heights(Networks):
             width.append(unit**2)
         slope = np.polyfit(np.log(width), time, 1)[0]
         return {
-            "time": exact(time),
+            "time": exact(np.array(time)),
             "slope": exact(slope),
-            "height": exact(height),
+            "height": exact(np.array(height)),
             "exponent": exact(fitted_power(np.array(width), np.array(loss))),
         }
 
@@ -246,9 +246,9 @@ class Divergence(Networks):
             factor.append(ends[:, 1] - 3 * ends[:, 0])
             tripling.append((ends[:, 1] + unit) / (ends[:, 0] + unit))
         return {
-            "first factor": exact(first),
-            "late factor": exact(factor),
-            "late tripling": exact(tripling),
+            "first factor": exact(np.array(first)),
+            "late factor": exact(np.array(factor)),
+            "late tripling": exact(np.array(tripling)),
         }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:

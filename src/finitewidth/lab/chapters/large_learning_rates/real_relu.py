@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.catapult import OnePointNetwork
-from finitewidth.dynamics.catapult_relu import relu_catapult
+from finitewidth.dynamics.catapult_relu import ReluCatapult, relu_catapult
 from finitewidth.lab.framework import (
     Curves,
     Estimate,
@@ -37,20 +37,22 @@ class RealGates:
     nets: int
     edge: float = 3.0
     above: tuple[float, ...] = (6.0, 8.0)
-    steps: int = 80
+    steps: int = 40
     n_in: int = 2
     output: float = 0.8
 
     def theory(self) -> Prediction:
-        paths = [relu_catapult(self.edge, m, output=self.output, steps=self.steps) for m in self.widths]
+        paths = [self.wide(self.edge, m) for m in self.widths]
         return {
             "closed": np.array([p.closed[-1] for p in paths]),
             "peak": np.array([p.peak for p in paths]),
             "final": np.array([self.edge * p.kernels[-1] for p in paths]),
-            "left": np.array(
-                [relu_catapult(e, self.widths[-1], output=self.output).kernels[-1] for e in self.above]
-            ),
+            "left": np.array([self.wide(edge, self.widths[-1]).kernels[-1] for edge in self.above]),
         }
+
+    def wide(self, edge: float, width: int) -> ReluCatapult:
+        """The average over angles."""
+        return relu_catapult(edge, width, output=self.output, steps=self.steps)
 
     def measure(self, key) -> Measurement:
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -120,7 +122,7 @@ CLAIMS = (
         eta lambda ends near 0.7 instead of 0.2. An average over the angles of the units' weights predicts all
         three. From eta lambda_0 = 6 on the network does not diverge: all its units close.""",
         source=f"{orf_543('11/7')} (which takes the quadratic expansion for the network)",
-        quick=RealGates(widths=(1000, 2000, 4000, 8000), nets=24),
+        quick=RealGates(widths=(1000, 2000, 4000, 8000), nets=20),
         full=RealGates(widths=(500, 1000, 2000, 4000, 8000, 16_000, 32_000), nets=100),
         figure=Curves("widths", "width"),
         wrong={

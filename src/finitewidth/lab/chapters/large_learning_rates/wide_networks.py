@@ -38,7 +38,7 @@ class Wide:
         ends = [run.sharpness[run.phases == TrainingPhase.CATAPULT].max(initial=0.0) for run in found]
         return {
             "phase": exact(np.stack([run.phases for run in found])),
-            "final": exact(ends),
+            "final": exact(np.array(ends)),
             "losses": exact(np.stack([np.nan_to_num(run.losses, posinf=1e300) for run in found])),
         }
 
