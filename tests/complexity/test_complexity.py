@@ -47,7 +47,7 @@ def test_simple_classes_of_the_reference():
 
 @pytest.mark.parametrize("n", [0, 1, 3, 5])
 def test_lipschitz_functions_are_covered_and_packed(n):
-    """Of zigzags with twice as many pieces none is farther than 1/(n+1) from a centre, and some are that far."""
+    """No zigzag with twice as many pieces is farther than 1/(n+1) from a centre, and some are that far."""
     fine = lambda values: np.array(
         [np.interp(np.linspace(0, n + 1, 2 * n + 3), np.arange(n + 2), v) for v in values]
     )
