@@ -155,6 +155,16 @@ def test_lipschitz_maps_extend(rng, constant):
     assert_close(extend(known, images, known[3], constant).image, images[3])
 
 
+def test_an_isometry_extends_in_one_way_only(rng):
+    """Inside the hull of the known points no image but the rotated one keeps all distances."""
+    known = rng.normal(size=(12, 3))
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    new = known.mean(axis=0) + 0.1 * rng.normal(size=3)
+    found = extend(known, known @ turn, new)
+    assert_close(found.image, new @ turn, 1e-4)
+    assert found.constant <= 1 + 1e-6
+
+
 def test_stable_codes_return_members(rng):
     points = rng.normal(size=(60, 40)) / np.arange(1, 41)
     code = stable_code(points, 5, jax.random.key(0), dimension=60)
