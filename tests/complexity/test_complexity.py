@@ -47,7 +47,7 @@ def test_simple_classes_of_the_reference():
 
 @pytest.mark.parametrize("n", [0, 1, 3, 5])
 def test_lipschitz_functions_are_covered_and_packed(n):
-    """Of zigzags with twice as many pieces none is farther than 1/(n+1) from a centre, and some are that far."""
+    """No zigzag with twice as many pieces is farther than 1/(n+1) from a centre, and some are that far."""
     fine = lambda values: np.array(
         [np.interp(np.linspace(0, n + 1, 2 * n + 3), np.arange(n + 2), v) for v in values]
     )
@@ -153,6 +153,16 @@ def test_lipschitz_maps_extend(rng, constant):
         assert_close(reached.max(), found.constant, 1e-8)
         assert found.constant <= constant * (1 + 1e-6)
     assert_close(extend(known, images, known[3], constant).image, images[3])
+
+
+def test_an_isometry_extends_in_one_way_only(rng):
+    """Inside the hull of the known points no image but the rotated one keeps all distances."""
+    known = rng.normal(size=(12, 3))
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    new = known.mean(axis=0) + 0.1 * rng.normal(size=3)
+    found = extend(known, known @ turn, new)
+    assert_close(found.image, new @ turn, 1e-4)
+    assert found.constant <= 1 + 1e-6
 
 
 def test_stable_codes_return_members(rng):

@@ -73,6 +73,20 @@ def test_moments_of_the_reference(case):
     assert_close(exponential_growth(net), np.exp(sum(5 / n for n in hidden)))
 
 
+def test_two_hidden_layers_by_enumeration_of_signs_and_gates():
+    """Weights of +-1 and fair gates, all 2^9 of them: one neuron, then two, for two inputs and one output."""
+    rows = []
+    for signs in itertools.product((-1, 1), repeat=6):
+        first, second, third = signs[:2], signs[2:4], signs[4:]
+        for gates in itertools.product((0, 1), repeat=3):
+            through = sum(third[i] * gates[1 + i] * second[i] for i in range(2)) * gates[0]
+            rows.append(Fraction(sum((through * w) ** 2 for w in first)))
+    net = fw.MLP((1, 2), "relu", 0.0, (2.0, 1.0, 2.0))
+    found = jacobian_moments(net, 2, 1)
+    assert found.row_second == sum(rows) / len(rows)
+    assert found.row_fourth == sum(r**2 for r in rows) / len(rows)
+
+
 def test_wide_growth_is_exponential():
     net = fw.MLP((2000,) * 100, "relu")
     assert_close(jacobian_moments(net, 3).entry_ratio / 3, exponential_growth(net), 1e-3)

@@ -1,6 +1,6 @@
 """Covers of finite sets of points: greedy with a certificate, and the smallest by integer programming."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,6 +10,8 @@ from scipy.spatial.distance import cdist
 from finitewidth.checks import check_positive, check_whole
 from finitewidth.complexity.entropy import EntropyBounds
 
+Norm = Literal["euclidean", "chebyshev", "cityblock"]
+
 
 class Cover(NamedTuple):
     """Centres, by their places among the points, and the largest distance of a point from its centre."""
@@ -18,7 +20,7 @@ class Cover(NamedTuple):
     radius: float
 
 
-def farthest_points(points: Float[np.ndarray, "n d"], count: int, norm: str = "euclidean") -> Cover:
+def farthest_points(points: Float[np.ndarray, "n d"], count: int, norm: Norm = "euclidean") -> Cover:
     """Centres one by one, each the point farthest from those before.
 
     The centres are at least `radius` apart from each other, and so is the next one, so that no `count` balls
@@ -34,7 +36,7 @@ def farthest_points(points: Float[np.ndarray, "n d"], count: int, norm: str = "e
     return Cover(np.array(chosen), float(nearest.max()))
 
 
-def finite_entropy(points: Float[np.ndarray, "n d"], n: int, norm: str = "euclidean") -> EntropyBounds:
+def finite_entropy(points: Float[np.ndarray, "n d"], n: int, norm: Norm = "euclidean") -> EntropyBounds:
     """The radius at which 2^n balls cover the points, known up to a factor of two.
 
     Parameters
@@ -44,14 +46,14 @@ def finite_entropy(points: Float[np.ndarray, "n d"], n: int, norm: str = "euclid
     n
         Logarithm of the number of balls.
     norm
-        A distance of `scipy.spatial.distance`: "euclidean", "chebyshev" (maximum), "cityblock".
+        "euclidean", "chebyshev" (maximum) or "cityblock".
     """
     check_whole("n", n, 0)
     radius = farthest_points(points, 2**n, norm).radius
     return EntropyBounds(radius / 2, radius)
 
 
-def smallest_cover(points: Float[np.ndarray, "n d"], radius: float | int, norm: str = "euclidean") -> Cover:
+def smallest_cover(points: Float[np.ndarray, "n d"], radius: float | int, norm: Norm = "euclidean") -> Cover:
     """The fewest points whose balls cover all others, exactly, by integer programming."""
     check_positive("radius", radius)
     points = np.asarray(points, dtype=float)
@@ -61,7 +63,7 @@ def smallest_cover(points: Float[np.ndarray, "n d"], radius: float | int, norm: 
     count = len(points)
     found = milp(
         np.ones(count),
-        constraints=LinearConstraint(covers, np.ones(count), np.full(count, np.inf)),
+        constraints=LinearConstraint(covers, 1.0, np.inf),
         integrality=np.ones(count),
         bounds=Bounds(0, 1),
     )

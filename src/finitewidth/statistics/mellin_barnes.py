@@ -9,7 +9,7 @@ and the trapezoidal rule converges exponentially. All is done in logarithms, so 
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.special import digamma, gammaln, loggamma, polygamma
 
 # The sum is refined until it moves by less, and ends where the integrand has fallen by e^-41.
@@ -53,4 +53,5 @@ def _saddle(shifts: np.ndarray, counts: np.ndarray, log_z: float) -> float:
         low -= 2 - low
     while slope(high) < 0:
         high += 2 + high
-    return float(lowest + np.exp(brentq(slope, low, high, xtol=1e-13, rtol=1e-14)))
+    found = root_scalar(slope, bracket=(low, high), method="brentq", xtol=1e-13, rtol=1e-14)
+    return float(lowest + np.exp(found.root))

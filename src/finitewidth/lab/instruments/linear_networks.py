@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.special import digamma, gammaln
 
 # Points of the Fourier transform, and how many standard deviations they span to either side.
@@ -25,7 +25,7 @@ def upper_rows(
     rng = random_generator(key)
     row = np.ones((draws, 1))
     for n in reversed(hidden):
-        row = np.einsum("di,dij->dj", row, rng.standard_normal((draws, row.shape[1], n))) * np.sqrt(C_W / n)
+        row = (row[:, None] @ rng.standard_normal((draws, row.shape[1], n)))[:, 0] * np.sqrt(C_W / n)
     return row
 
 
@@ -36,7 +36,7 @@ def network_weights(
     upper_key, key = jax.random.split(key)
     row = upper_rows(hidden, C_W, upper_key, draws)
     first = random_generator(key).standard_normal((draws, row.shape[1], n_in)) * np.sqrt(C_W / n_in)
-    return np.einsum("di,dij->dj", row, first)
+    return (row[:, None] @ first)[:, 0]
 
 
 def log_norms(n_in: int, hidden: Sequence[int], key: PRNGKeyArray, draws: int) -> Float[np.ndarray, " draws"]:
@@ -70,7 +70,8 @@ def conditioned_scale(hidden: Sequence[int], points: int, c: float) -> Condition
     center = lambda t: float(np.sum(digamma(n / 2 + t) - np.log(n / 2)))
     least = max(-n.min() / 2, -points / 2)
     imbalance = lambda u: np.log(points / 2 + least + np.exp(u)) - np.log(c) + center(least + np.exp(u))
-    t = least + np.exp(brentq(imbalance, -25.0, np.log(points + c + n.max()) + 5))
+    ends = (-25.0, float(np.log(points + c + n.max()) + 5))
+    t = least + np.exp(root_scalar(imbalance, bracket=ends, method="brentq").root)
     tilted = n / 2 + t
     step = 2 * _SPAN * np.sqrt(np.sum(1 / tilted + 1 / tilted**2)) / _GRID
     offset = step * (np.arange(_GRID) - _GRID // 2)

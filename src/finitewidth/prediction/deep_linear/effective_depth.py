@@ -10,10 +10,10 @@ left: $1-\nu/s+\log(s)/\lambda=0$. At $\lambda\to0$ the networks are a Gaussian 
 $\lambda\to\infty$ they take the scale from the data, $s=\nu$, as the best prior would.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from finitewidth.checks import check_positive, check_whole
 
@@ -51,17 +51,14 @@ def posterior_scale(nu: float | int, points: int, hidden: Sequence[int]) -> floa
             return -np.inf
         return float(np.sum(np.log1p(mu / n)) - log_s)
 
-    ends = sorted((0.0, float(np.log(nu))))
-    return float(np.exp(brentq(lambda u: np.clip(excess(u), -1e3, 1e3), ends[0] - 1e-12, ends[1] + 1e-12)))
+    return _between_one_and(nu, lambda log_s: float(np.clip(excess(log_s), -1e3, 1e3)))
 
 
 def posterior_scale_of_depth(nu: float | int, effective_depth: float | int) -> float:
     """The same in the limit of many layers, where only the effective depth counts."""
     check_positive("nu", nu)
     check_positive("effective_depth", effective_depth)
-    balance = lambda u: 1 - nu * np.exp(-u) + u / effective_depth
-    ends = sorted((0.0, float(np.log(nu))))
-    return float(np.exp(brentq(balance, ends[0] - 1e-12, ends[1] + 1e-12)))
+    return _between_one_and(nu, lambda log_s: float(1 - nu * np.exp(-log_s) + log_s / effective_depth))
 
 
 def limiting_prior_variance(square: float | int, points: int, features: int, hidden: Sequence[int]) -> float:
@@ -82,3 +79,10 @@ def limiting_prior_variance(square: float | int, points: int, features: int, hid
     inverse = np.array([1 / n for n in hidden])
     skewed = inverse.sum() - np.sum(inverse**2) / inverse.sum() if len(inverse) else 0.0
     return float(square * features / points * np.exp(skewed))
+
+
+def _between_one_and(nu: float | int, balance: Callable[[float], float]) -> float:
+    """The s between 1 and nu at whose logarithm a function vanishes."""
+    low, high = sorted((0.0, float(np.log(nu))))
+    found = root_scalar(balance, bracket=(low - 1e-12, high + 1e-12), method="brentq")
+    return float(np.exp(found.root))

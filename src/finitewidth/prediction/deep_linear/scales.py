@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.interpolate import CubicSpline
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.special import logsumexp, ndtr
 
 from finitewidth.statistics.deep_linear import ChiSquareProduct
@@ -35,7 +35,7 @@ class ScaleNodes(NamedTuple):
         end = root.max()
         while beyond(end) > 0:
             end *= 2
-        return float(brentq(beyond, 0.0, end))
+        return float(root_scalar(beyond, bracket=(0.0, end), method="brentq").root)
 
     def sample(self, key: PRNGKeyArray, draws: int) -> Float[Array, " draws"]:
         """Draws from the law between the nodes: a spline through the log density, summed up and inverted."""

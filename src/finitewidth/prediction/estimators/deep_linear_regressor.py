@@ -104,7 +104,7 @@ class DeepLinearRegressor(RegressorMixin, BaseEstimator):
             if not data.labels.any():
                 return 1.0, float(noise)
             net = MLP(hidden, "linear", 0.0, 1.0)
-            best = best_prior_variance(net, X, y, noise, constant=bool(self.fit_intercept))
+            best = best_prior_variance(net, X, y, float(noise), constant=bool(self.fit_intercept))
             return best.C_W, float(noise)
         if not (size and len(data.d)):
             return (1.0 if C_W == "auto" else float(C_W)), 1.0

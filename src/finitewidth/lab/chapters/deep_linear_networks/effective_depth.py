@@ -163,7 +163,7 @@ def _same_for_all(setting: BestPrior, value: np.ndarray) -> np.ndarray:
 
 def _whole_length(setting: BestPrior, value: np.ndarray) -> np.ndarray:
     """All of |theta|^2 taken for its part across the data."""
-    return value / (1 - setting.points / setting.features)
+    return np.asarray(value / (1 - setting.points / setting.features))
 
 
 CLAIMS = (

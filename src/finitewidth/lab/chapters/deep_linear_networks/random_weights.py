@@ -94,7 +94,7 @@ class Norms:
 
 def _without_inputs(setting: Norms, value: np.ndarray) -> np.ndarray:
     """The factor of the inputs left out."""
-    return value / (1 + 2 / setting.n_in)
+    return np.asarray(value / (1 + 2 / setting.n_in))
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ CLAIMS = (
         / n over the inputs and all hidden layers. So E|theta|^4 = prod (1 + 2/n), and log|theta| has mean
         sum [psi(n/2) - log(n/2)]/2 and variance sum psi'(n/2)/4.""",
         source=_SOURCE + "; the input layer counts, and chi2_n/n has variance 2/n",
-        quick=Norms(20, (20, 30, 25), draws=30_000),
+        quick=Norms(20, (20, 30, 25), draws=15_000),
         full=Norms(20, (20, 30, 25), draws=300_000),
         compare=compare_each(
             {

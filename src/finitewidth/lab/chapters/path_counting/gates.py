@@ -82,7 +82,7 @@ def _without_gates(setting: OneNetwork, value: np.ndarray) -> np.ndarray:
 
 
 def _of_one_output(setting: OneNetwork, value: np.ndarray) -> np.ndarray:
-    return value / setting.n_out
+    return np.asarray(value / setting.n_out)
 
 
 @dataclass(frozen=True)

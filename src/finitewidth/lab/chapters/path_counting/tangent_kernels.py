@@ -63,7 +63,7 @@ class Diagonals:
 
 def _frozen_outputs(setting: Diagonals, value: np.ndarray) -> np.ndarray:
     """2L in place of 2(L+1)."""
-    return value * len(setting.hidden) / (len(setting.hidden) + 1)
+    return np.asarray(value * len(setting.hidden) / (len(setting.hidden) + 1))
 
 
 def _first_layers_less(setting: Diagonals, value: np.ndarray) -> np.ndarray:
@@ -235,7 +235,7 @@ def _mean_kernel_for_quantiles(setting: Tails, value: np.ndarray) -> np.ndarray:
 
 
 def _frozen_outputs_of_the_trace(setting: Tails, value: np.ndarray) -> np.ndarray:
-    return value * 2 / 3
+    return np.asarray(value * 2 / 3)
 
 
 CLAIMS = (
@@ -259,7 +259,7 @@ CLAIMS = (
         depth/width. A product of the probabilities that both gates are on is not the mean: gates of two
         inputs depend on the weights.""",
         source=_SOURCE + "gate correlations by the arc-cosine recursion",
-        quick=Pairs(((8,), (60, 60), (60, 60, 60)), draws=4000),
+        quick=Pairs(((8,), (50, 50), (50, 50, 50)), draws=2000),
         full=Pairs(((8,), (60, 60), (60, 60, 60), (100,) * 5), draws=20_000),
         figure=Curves(lambda setting: layer_names(setting.hidden), "hidden widths"),
         wrong={"kernel": (_gate_overlaps, _last_layer_forgotten)},
