@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import integrate
+from scipy.special import erf
 from scipy.stats import chi2, multivariate_normal
 
 import finitewidth as fw
@@ -76,6 +77,36 @@ def test_one_hidden_layer_is_an_integral_over_one_number():
     assert_close(found.log_evidence, np.log(total), 1e-8)
     assert_close(found.mean[0], first / total, 1e-8)
     assert_close(found.covariance[0, 1], product / total - first * second / total**2, 1e-8)
+
+
+def exact_posterior(net, y, draws, rng):
+    """Mean and spread of networks with one hidden layer: drawn neurons, the last layer by hand."""
+    first, last = net.layers
+    n, d = net.hidden[0], EVERY.shape[1]
+    z = EVERY @ rng.normal(size=(draws, d, n)) * np.sqrt(first.C_W / d)
+    s = erf(z + np.sqrt(first.C_b) * rng.normal(size=(draws, 1, n)))
+    K = last.C_b + last.C_W * s @ s.swapaxes(1, 2) / n
+    train, across, test = K[:, :3, :3] + NOISE * np.eye(3), K[:, :3, 3:], K[:, 3:, 3:]
+    solved = np.linalg.solve(train, np.concatenate([across, np.tile(y[:, None], (draws, 1, 1))], axis=2))
+    mean = np.einsum("dap,a->dp", solved[:, :, :-1], y)
+    variance = np.einsum("dpp->dp", test) - np.einsum("dap,dap->dp", solved[:, :, :-1], across)
+    log_weight = -0.5 * (solved[:, :, -1] @ y + np.linalg.slogdet(train)[1])
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    return weight @ mean, np.sqrt(weight @ (variance + mean**2) - (weight @ mean) ** 2)
+
+
+def test_erf_networks_have_nearly_this_spread(rng):
+    """Width 16, large labels: infinite width is 7 per cent short, one scale per layer within 3 per cent."""
+    net, y = fw.MLP((16,), "erf", 0.1, 1.5), 3 * Y
+    size = lambda spread: np.sqrt(np.mean(np.asarray(spread) ** 2))
+    exact = size(exact_posterior(net, y, 32_000, rng)[1])
+    finite, infinite = (
+        size(fw.predict(net, X, y, X_TEST, fw.BayesianInference(NOISE, width)).std)
+        for width in ("finite", "infinite")
+    )
+    assert abs(finite / exact - 1) < 0.03
+    assert infinite / exact < 0.94
 
 
 def test_scales_of_several_layers_fold_into_one_for_relu():

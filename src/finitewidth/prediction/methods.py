@@ -31,7 +31,7 @@ class BayesianInference(eqx.Module):
     width
         "infinite" conditions the Gaussian process of infinitely wide networks. "finite" uses the widths of
         the network, in a mixture over one random scale per hidden layer: exact for linear networks with one
-        output, otherwise good for the spread and partial for the mean.
+        output, otherwise good for the spread and rough for the mean.
     """
 
     noise: float | int = eqx.field(static=True, converter=plain, default=0.0)
