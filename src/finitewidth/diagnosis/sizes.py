@@ -1,0 +1,43 @@
+r"""How many layers learn, and how many directions a layer uses.
+
+Both are participation ratios $(\sum_k s_k)^2/\sum_k s_k^2$, the number of terms for equal shares and one
+where a single share has everything.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from finitewidth.measure.specimen import Specimen
+
+
+def participation(shares: Float[np.ndarray, " n"]) -> float:
+    """How many of the shares count."""
+    total = float(np.sum(shares))
+    return total**2 / float(np.sum(np.square(shares))) if total > 0 else 0.0
+
+
+def effective_units(features: Float[np.ndarray, "points ..."]) -> float:
+    """Directions in which the units of a layer vary, over the points and the positions of a picture.
+
+    The shares are the eigenvalues of their covariance.
+    """
+    rows = np.asarray(features, float).reshape(-1, features.shape[-1])
+    rows = rows - rows.mean(axis=0)
+    square = rows.T @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.T
+    trace = float(np.trace(square))
+    return trace**2 / float(np.sum(square**2)) if trace > 0 else 0.0
+
+
+def kernel_shares(specimen: Specimen, cotangent: Float[np.ndarray, "points out"]) -> dict[str, float]:
+    r"""Every layer's share in the trace of the tangent kernel, sum over its parameters of |df/dtheta|^2.
+
+    For a cotangent u of independent signs, E |J^T u|^2 = tr(J J^T): one product with J^T estimates the share
+    of each layer. The parameters of a layer are those whose names differ in the last part only.
+    """
+    gradient = specimen.transposed_jacobian_product(cotangent).astype(float)
+    sums: dict[str, float] = {}
+    for name, (place, _) in specimen.groups.items():
+        layer = name.rpartition(".")[0] or name
+        sums[layer] = sums.get(layer, 0.0) + float(np.sum(gradient[place] ** 2))
+    total = sum(sums.values())
+    return {layer: part / total for layer, part in sums.items()} if total > 0 else sums
