@@ -28,6 +28,11 @@ _COLLECTIONS = (
 )
 
 
+def is_torch(model: Any) -> bool:
+    """Whether this is a PyTorch module."""
+    return any(kind.__module__.startswith("torch.nn") for kind in type(model).__mro__)
+
+
 def check_function(function: Any) -> None:
     """Refuse what is not a function of (params, x)."""
     advice = _advice(function)
