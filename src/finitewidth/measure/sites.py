@@ -1,5 +1,7 @@
 """Where a network contracts its activations with weights: what enters, what leaves, what flows back."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -8,15 +10,51 @@ import numpy as np
 class Site(NamedTuple):
     """One contraction of activations with a parameter, at every point of a specimen.
 
-    `entering` (points, ...) is multiplied with the parameter; `leaving` (points, ...) is the result with its
-    bias, the preactivation; `gradient`, of the same shape, is d(sum_ia u_ia f_ia) / d leaving for the
-    cotangent u (points, out) that was asked for. `kind` is "dense", "convolution", "attention" or
-    "embedding"; `activation` names the function that is applied to what leaves, if it is one that is known.
+    Arrays are (points, positions..., units): the channels of a convolution and the heads of an attention are
+    units, and stand last whatever the framework; axes of length 1 between points and units are left out.
     """
 
     name: str
+    """Where in the model, `block.0.conv`; the second use of a shared parameter is `name#2`, and a layer of a
+    stack that is scanned over is `name[3]`."""
     kind: str
+    """"dense", "convolution", "attention" (into or out of a product of activations) or "embedding"."""
     entering: np.ndarray
+    """What is multiplied with the parameter (points, positions..., channels); the indices of an embedding."""
     leaving: np.ndarray
+    """The result with its bias (points, positions..., units): the preactivation z."""
     gradient: np.ndarray
+    """d(sum_ia u_ia f_ia) / dz, of the same shape, for the cotangent u (points, out) that was asked for."""
     activation: str | None
+    """The function that is applied next, entry by entry, if it is one that is known: "relu", "tanh", ..."""
+    activated: np.ndarray | None = None
+    """What the activation is applied to, where it is not z itself: after a normalisation or a sum."""
+    parameter: str = ""
+    """The name of the parameter in the groups of the specimen; "" when it is not one of them."""
+
+    @property
+    def into_activation(self) -> np.ndarray:
+        """What the activation is applied to (points, positions..., units)."""
+        return self.leaving if self.activated is None else self.activated
+
+
+# The last part of a parameter's name that says only what it is.
+_WEIGHTS = {"kernel", "weight", "weights", "embedding", "w", "W", "in_proj_weight"}
+
+
+def name_of_layer(parameter: str) -> str:
+    """The layer that a parameter belongs to: `block.0.conv` for `block.0.conv.weight`."""
+    parts = parameter.split(".")
+    while len(parts) > 1 and parts[-1] in _WEIGHTS:
+        parts.pop()
+    return ".".join(parts)
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """Names of which the second, third, ... occurrence has #2, #3, ... behind it."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return found

@@ -1,0 +1,79 @@
+"""The sites of a network that JAX differentiates: one interpreter of its program serves every library."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from finitewidth.measure.jax_interpreter import EVERY, Knowledge, Record, Walk
+from finitewidth.measure.sites import Site, name_of_layer, numbered
+
+
+def look(apply: Callable, params: PyTree, x: np.ndarray, cotangent: np.ndarray) -> tuple[Site, ...]:
+    """The sites of apply(params, x), with what flows back from a cotangent (points, out)."""
+    _, records, gradients = program(_This(apply), params, jnp.asarray(x), jnp.asarray(cotangent))
+    names = numbered(
+        name_of_layer(record.parameter) + "".join(f"[{i}]" for i in record.layer) for record in records
+    )
+    return tuple(
+        Site(
+            name=name,
+            kind=record.kind,
+            entering=np.asarray(record.entering),
+            leaving=np.asarray(record.leaving),
+            gradient=_part(np.asarray(gradients[record.tap]), record.place),
+            activation=record.activation,
+            activated=None if record.activated is None else np.asarray(record.activated),
+            parameter=record.parameter,
+        )
+        for name, record in zip(names, records, strict=True)
+    )
+
+
+def _part(gradient: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
+    return gradient[(slice(None), *(slice(None) if i == EVERY else i for i in place))]
+
+
+class _This:
+    """A function that is compiled once: a method of a layer cannot be hashed, for the layer holds arrays."""
+
+    def __init__(self, function: Callable):
+        self.function = function
+
+    def __hash__(self) -> int:
+        return id(self.function)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and other.function is self.function
+
+
+@partial(jax.jit, static_argnums=0)
+def program(
+    apply: _This, params: PyTree, x: Array, cotangent: Array
+) -> tuple[Array, list[Record], list[Array]]:
+    """Outputs (points, out), the sites, and d(u.f) / dz for every tap that they name."""
+    flat, tree = jax.tree_util.tree_flatten_with_path(params)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in flat]
+    leaves = [leaf for _, leaf in flat]
+
+    def at_one_point(leaves: list[Array], x: Array) -> Array:
+        return apply.function(jax.tree_util.tree_unflatten(tree, leaves), x[None])[0].ravel()
+
+    closed = jax.make_jaxpr(at_one_point)(leaves, x[0])
+    known = [*(Knowledge(parameter=name) for name in names), Knowledge(data=True)]
+
+    def interpreted(x: Array, u: Array, taps: list[Array] | None) -> tuple[Array, Any]:
+        walk = Walk(taps)
+        (outputs,), _ = walk.run(closed.jaxpr, closed.consts, [*leaves, x], known, whole=True)
+        return u @ outputs, (outputs, [found.record() for found in walk.sites], walk.tapped)
+
+    u = cotangent.reshape(len(x), -1).astype(closed.out_avals[0].dtype)
+    shapes = jax.eval_shape(partial(interpreted, taps=None), x[0], u[0])[1][2]
+    taps = [jnp.zeros(tap.shape, tap.dtype) for tap in shapes]
+    derivative = jax.grad(interpreted, argnums=2, has_aux=True)
+    gradients, (outputs, records, _) = jax.vmap(derivative, in_axes=(0, 0, None))(x, u, taps)
+    return outputs, records, gradients
