@@ -245,9 +245,9 @@ HEALTHY: dict[str, Callable[[], Trained]] = {
     ),
     "MLP relu 8, iris": lambda: mlp(lambda: table("iris"), (8,), nn.ReLU, rate=1e-2, epochs=80),
     "MLP tanh 256x2, spirals, GD": lambda: mlp(
-        spirals, (256, 256), nn.Tanh, rate=0.1, optimizer="gd", epochs=150
+        spirals, (256, 256), nn.Tanh, rate=0.1, optimizer="sgd", epochs=150
     ),
-    "linear, diabetes": lambda: mlp(lambda: table("diabetes"), (), nn.ReLU, rate=0.01, optimizer="gd"),
+    "linear, diabetes": lambda: mlp(lambda: table("diabetes"), (), nn.ReLU, rate=0.01, optimizer="sgd"),
     "CNN gelu, digits": lambda: cnn(nn.GELU, False),
     "CNN silu, batch norm, digits": lambda: cnn(nn.SiLU, True),
     "CNN tanh, digits": lambda: cnn(nn.Tanh, False),
@@ -271,6 +271,6 @@ HEALTHY: dict[str, Callable[[], Trained]] = {
     "equinox MLP silu 64x4, waves": lambda: of_equinox(waves(), 64, 4, jax.nn.silu, rate=5e-3, epochs=60),
     "equinox MLP gelu 512x2, digits": lambda: of_equinox(digits(), 512, 2, jax.nn.gelu, rate=1e-3, epochs=8),
     "finitewidth MLP tanh 64x4, diabetes, GD": lambda: of_finitewidth(
-        fw.MLP((64,) * 4, "tanh"), table("diabetes"), 0.05, "gd"
+        fw.MLP((64,) * 4, "tanh"), table("diabetes"), 0.05, "sgd"
     ),
 }

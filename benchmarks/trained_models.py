@@ -141,7 +141,7 @@ def train_jax(
     optimizer: Optimizer = "adam",
 ) -> tuple[Any, float]:
     """Minibatches of 64; the weights and the score."""
-    rules = {"adam": optax.adam(rate), "gd": optax.sgd(rate), "momentum": optax.sgd(rate, 0.9)}
+    rules = {"adam": optax.adam(rate), "sgd": optax.sgd(rate), "momentum": optax.sgd(rate, 0.9)}
     rule = rules[optimizer]
 
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from finitewidth.cli.model_source import Source
-from finitewidth.measure.torch_specimen import is_torch
+from finitewidth.foreign import is_torch
 
 # What training scripts call the weights among the other things they save.
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "weights", "params")

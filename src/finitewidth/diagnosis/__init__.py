@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
-    from finitewidth.diagnosis.diagnose import diagnose
+    from finitewidth.diagnosis.examination import diagnose
     from finitewidth.diagnosis.next_steps import NextSteps
-    from finitewidth.diagnosis.result import Diagnosis, Finding, LayerRow, StepLimit
+    from finitewidth.diagnosis.result import Diagnosis, Finding, LayerRow
+    from finitewidth.diagnosis.step_limit import StepLimit
     from finitewidth.diagnosis.tangent_kernel import TangentKernel
 
 __all__, __getattr__ = exports(__name__, __file__)

@@ -3,7 +3,8 @@
 import math
 
 from finitewidth.diagnosis.next_steps import NextSteps
-from finitewidth.diagnosis.result import Finding, LayerRow, StepLimit
+from finitewidth.diagnosis.result import Finding, LayerRow
+from finitewidth.diagnosis.step_limit import StepLimit
 from finitewidth.diagnosis.tangent_kernel import TangentKernel
 from finitewidth.diagnosis.words import percent, short
 
@@ -68,7 +69,7 @@ def size(depth_over_width: float, effective_depth: float, layers: int) -> list[F
         Finding(
             "effective depth",
             f"{effective_depth:.1f} of {layers} layers",
-            "How many layers share the tangent kernel, and so the learning; equal shares would be all of them.",
+            "How many layers share the tangent kernel, and so the learning; all of them for equal shares.",
         ),
     ]
 
@@ -79,8 +80,8 @@ def kernel(found: TangentKernel) -> Finding:
     return Finding(
         "tangent kernel",
         f"rank {short(found.effective_rank)} of {len(found.eigenvalues)}, condition {condition}",
-        f"About {max(1, round(found.effective_rank))} modes of {len(found.eigenvalues)} share the fast part of "
-        f"training; the slowest needs {condition} times as many steps of gradient descent as the fastest.",
+        f"About {max(1, round(found.effective_rank))} modes of {len(found.eigenvalues)} share the fast part "
+        f"of training; the slowest needs {condition} times as many steps of gradient descent as the fastest.",
     )
 
 

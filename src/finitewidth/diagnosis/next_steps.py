@@ -57,7 +57,7 @@ class _State(NamedTuple):
 
 
 def next_steps(
-    specimen: Specimen, learning_rate: float, name: Name = "gd", momentum: float = 0.9, steps: int = 40
+    specimen: Specimen, learning_rate: float, name: Name = "sgd", momentum: float = 0.9, steps: int = 40
 ) -> NextSteps | None:
     """Both curves on all points of a specimen; None for a loss that is a function, whose slope is unknown."""
     if not isinstance(specimen.loss, str):

@@ -7,7 +7,7 @@ import numpy as np
 
 from finitewidth.measure.specimen import Vector
 
-Name = Literal["gd", "momentum", "nesterov", "adam"]
+Name = Literal["sgd", "momentum", "nesterov", "adam"]
 NAMES: tuple[str, ...] = get_args(Name)
 
 _SECOND_MOMENT, _EPSILON = 0.999, 1e-8
@@ -60,6 +60,6 @@ class Adam(Optimiser):
 
 def optimiser(name: Name, momentum: float) -> Optimiser:
     """A rule by its name, at rest; `momentum` is the beta of momentum and Nesterov, and Adam's first."""
-    if name == "gd":
+    if name == "sgd":
         return Descent()
     return Adam(momentum) if name == "adam" else Momentum(momentum, ahead=name == "nesterov")

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.diagnosis.next_steps import NextSteps
+from finitewidth.diagnosis.step_limit import StepLimit
 from finitewidth.diagnosis.tangent_kernel import TangentKernel
 from finitewidth.study.directory import REPORT, SUMMARY, replace_files
 
@@ -70,37 +71,6 @@ class LayerRow(NamedTuple):
     effective_units: float
     share: float | None
     flag: str = ""
-
-
-class StepLimit(NamedTuple):
-    """The largest stable learning rate of an optimiser, and how it was found.
-
-    Attributes
-    ----------
-    optimizer, momentum
-        The rule, and its beta.
-    sharpness
-        Largest eigenvalue of the loss Hessian; for Adam after division by the square root of its averaged
-        squared gradients.
-    residual
-        How well the eigenvector solves its equation, relative to the eigenvalue.
-    largest
-        The largest stable learning rate; infinite where the loss curves nowhere upwards.
-    learning_rate
-        The one that was asked about, if any.
-    """
-
-    optimizer: str
-    momentum: float
-    sharpness: float
-    residual: float
-    largest: float
-    learning_rate: float | None
-
-    @property
-    def ratio(self) -> float | None:
-        """The learning rate over the largest stable one."""
-        return None if self.learning_rate is None else self.learning_rate / self.largest
 
 
 class Diagnosis(NamedTuple):

@@ -2,6 +2,7 @@ r"""The spectrum of the network's own tangent kernel $\Theta=JJ^T$ on some of th
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -45,15 +46,13 @@ class TangentKernel(NamedTuple):
         return float(self.eigenvalues.sum() ** 2 / np.sum(self.eigenvalues**2))
 
 
-def tangent_kernel_spectrum(specimen: Specimen, outputs: int) -> TangentKernel:
+def tangent_kernel_spectrum(specimen: Specimen) -> TangentKernel:
     """All eigenvalues on as many of the first points as the rows allow."""
-    points = max(2, min(len(specimen.x), MOST_ROWS // outputs))
-    shown = specimen.on(specimen.x[:points], None if specimen.y is None else specimen.y[:points])
-    gradients = np.stack(
-        [
-            shown.transposed_jacobian_product(row.reshape(points, outputs))
-            for row in np.eye(points * outputs, dtype=shown.outputs().dtype)
-        ]
-    )
-    kernel = gradients @ gradients.T
-    return TangentKernel(np.clip(np.linalg.eigvalsh(kernel)[::-1], 0.0, None), points)
+    outputs = specimen.outputs().shape[1]
+    points = max(2, min(specimen.points, MOST_ROWS // outputs))
+    shown = specimen.on(jax.tree.map(lambda part: part[:points], specimen.x))
+    units = np.eye(points * outputs).reshape(-1, points, outputs)
+    # Columns, not the Jacobian: that would be (points x outputs x parameters) numbers.
+    columns = [shown.jacobian_product(shown.transposed_jacobian_product(unit)).ravel() for unit in units]
+    values = np.linalg.eigvalsh(np.array(columns, float))
+    return TangentKernel(np.clip(values[::-1], 0.0, None), points)

@@ -12,7 +12,7 @@ from finitewidth.study.directory import REPORT, check_directory
 
 # Names of measure.labels and diagnosis.optimisers, without their imports.
 LOSSES = ("cross_entropy", "mse")
-OPTIMIZERS = ("gd", "momentum", "nesterov", "adam")
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam")
 
 
 def diagnose(
@@ -39,7 +39,7 @@ def diagnose(
     learning_rate: Annotated[
         float | None, options.number("--lr", "Your learning rate, for the next steps of training.")
     ] = None,
-    optimizer: Annotated[str, options.one_of("--optimizer", "Your optimiser.", OPTIMIZERS)] = "gd",
+    optimizer: Annotated[str, options.one_of("--optimizer", "Your optimiser.", OPTIMIZERS)] = "sgd",
     momentum: Annotated[
         float, options.number("--momentum", "Its momentum, or Adam's beta 1.", zero=True)
     ] = 0.9,

@@ -1,0 +1,100 @@
+"""A network is looked at from all sides, and what was found put in words."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from finitewidth.checks import check_whole
+from finitewidth.diagnosis import findings
+from finitewidth.diagnosis.layers import layer_rows
+from finitewidth.diagnosis.next_steps import next_steps
+from finitewidth.diagnosis.optimisers import NAMES, Name
+from finitewidth.diagnosis.points import check_classes, some_points
+from finitewidth.diagnosis.result import Diagnosis, Finding, LayerRow
+from finitewidth.diagnosis.sizes import kernel_shares, participation
+from finitewidth.diagnosis.tangent_kernel import tangent_kernel_spectrum
+from finitewidth.measure.labels import Loss
+from finitewidth.measure.specimen import Specimen, specimen
+
+
+def diagnose(
+    model: Any,
+    x: Any,
+    y: Any = None,
+    *,
+    params: PyTree | None = None,
+    loss: Loss | None = None,
+    learning_rate: float | None = None,
+    optimizer: Name = "sgd",
+    momentum: float = 0.9,
+    start: Any = None,
+    points: int = 256,
+    steps: int = 40,
+    class_names: Sequence[str] | None = None,
+    key: Array | None = None,
+) -> Diagnosis:
+    """One page about a network that you have: what is wrong with it, and what to change.
+
+    `diagnose(model, params, (x, y))` is the same call as `diagnose(model, x, y, params=params)`.
+
+    Parameters
+    ----------
+    model
+        A network of finitewidth's layers, any function of (params, x), a Flax module (linen or nnx), an
+        Equinox module (of one input), or a PyTorch module, without dropout and batch statistics: call
+        `model.eval()` first.
+    x
+        Inputs (points, ...), as the network takes them.
+    y
+        Labels: classes (points,) or numbers (points, out). Without them there is no loss, and no word about
+        steps and classes.
+    params
+        The weights, for models that do not carry theirs; a state dict for PyTorch, if not the module's own.
+    loss
+        "cross_entropy", "mse", or a function of (outputs, labels) that returns a mean; by the labels if left
+        out.
+    learning_rate
+        The step that you train with, or want to.
+    optimizer, momentum
+        "sgd", "momentum", "nesterov" or "adam", and beta; plain gradient descent has none.
+    start
+        The weights at the start of training, as `params` or, for models that carry theirs, as a model.
+    points
+        How many points to look at, at most.
+    steps
+        How many steps of training to predict and to take.
+    class_names
+        What the classes are called.
+    key
+        Chooses the points and a random combination of the outputs.
+    """
+    if isinstance(y, tuple):
+        # The order (model, params, data): labels are never a tuple.
+        params, (x, y) = x, y
+    _check(learning_rate, optimizer, momentum)
+    check_whole("points", points, 2)
+    check_whole("steps", steps)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key)))
+    x, y = some_points(x, y, points, rng)
+    subject = specimen(model, x, y, params=params, loss=loss)
+    outputs = subject.outputs()
+    classifier = subject.loss == "cross_entropy"
+    if classifier and subject.y is not None:
+        check_classes(subject.y, outputs.shape[1])
+    cotangent = rng.choice([-1.0, 1.0], size=outputs.shape).astype(outputs.dtype)
+    shares = kernel_shares(subject, cotangent)
+    layers = layer_rows(subject.look(cotangent), shares)
+    return layers
+
+
+def _check(learning_rate: float | None, optimizer: str, momentum: float) -> None:
+    if learning_rate is not None and not 0 < learning_rate < math.inf:
+        raise ValueError(f"learning_rate must be a positive finite number, got {learning_rate}.")
+    if optimizer not in NAMES:
+        raise ValueError(f"optimizer must be {', '.join(NAMES[:-1])} or {NAMES[-1]}, got {optimizer!r}.")
+    if not 0 <= momentum < 1:
+        raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")
