@@ -14,11 +14,13 @@ from finitewidth.diagnosis.layers import layer_rows
 from finitewidth.diagnosis.next_steps import next_steps
 from finitewidth.diagnosis.optimisers import NAMES, Name
 from finitewidth.diagnosis.points import check_classes, some_points
-from finitewidth.diagnosis.result import Diagnosis, Finding, LayerRow
+from finitewidth.diagnosis.result import Diagnosis, Finding
 from finitewidth.diagnosis.sizes import kernel_shares, participation
+from finitewidth.diagnosis.step_limit import step_limit
 from finitewidth.diagnosis.tangent_kernel import tangent_kernel_spectrum
+from finitewidth.measure.collapse import collapse
 from finitewidth.measure.labels import Loss
-from finitewidth.measure.specimen import Specimen, specimen
+from finitewidth.measure.specimen import specimen
 
 
 def diagnose(
@@ -87,8 +89,48 @@ def diagnose(
         check_classes(subject.y, outputs.shape[1])
     cotangent = rng.choice([-1.0, 1.0], size=outputs.shape).astype(outputs.dtype)
     shares = kernel_shares(subject, cotangent)
-    layers = layer_rows(subject.look(cotangent), shares)
-    return layers
+    sites = subject.look(cotangent)
+    layers = layer_rows(sites, shares)
+    limit = curves = collapsed = None
+    if subject.y is not None:
+        limit = step_limit(subject, learning_rate, optimizer, momentum)
+        if learning_rate is not None:
+            curves = next_steps(subject, learning_rate, optimizer, momentum, steps)
+    if classifier:
+        collapsed = collapse(subject)[-1]
+    hidden = [layer.units for layer in layers[:-1]]
+    found = Diagnosis(
+        name=_name(model),
+        verdict="",
+        findings=(),
+        layers=layers,
+        points=subject.points,
+        parameters=len(subject.weights),
+        outputs=outputs.shape[1],
+        loss=None if subject.y is None else subject.value(),
+        loss_name=None if subject.y is None else _loss_name(subject.loss),
+        accuracy=float(np.mean(outputs.argmax(axis=1) == subject.y)) if classifier else None,
+        kernel=tangent_kernel_spectrum(subject),
+        step=limit,
+        next_steps=curves,
+        laziness=None,
+        collapse=collapsed,
+        depth_over_width=sum(1 / units for units in hidden),
+        effective_depth=participation(np.array(list(shares.values()))),
+    )
+    chance = float(np.bincount(subject.y).max() / subject.points) if classifier else math.nan
+    faults: list[Finding] = []
+    return found._replace(
+        findings=findings.all_findings(found, faults, chance), verdict=findings.verdict(faults)
+    )
+
+
+def _name(model: Any) -> str:
+    return getattr(model, "__name__", type(model).__name__)
+
+
+def _loss_name(loss: Loss | None) -> str:
+    return str(loss) if isinstance(loss, str) else getattr(loss, "__name__", "loss")
 
 
 def _check(learning_rate: float | None, optimizer: str, momentum: float) -> None:

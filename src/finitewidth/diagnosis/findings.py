@@ -1,16 +1,44 @@
 """What every figure means, in one sentence, and where something may be wrong, what to change."""
 
 import math
+from collections.abc import Sequence
 
 from finitewidth.diagnosis.next_steps import NextSteps
-from finitewidth.diagnosis.result import Finding, LayerRow
+from finitewidth.diagnosis.result import Diagnosis, Finding, LayerRow
 from finitewidth.diagnosis.step_limit import StepLimit
 from finitewidth.diagnosis.tangent_kernel import TangentKernel
-from finitewidth.diagnosis.words import percent, short
+from finitewidth.diagnosis.words import joined, percent, short
+from finitewidth.measure.collapse import Collapse
 
 # Curves that stay within this share of the first loss are one for the eye.
 _TOGETHER = 0.05
 _WIDE, _NARROW = 0.01, 0.3
+_COLLAPSED = 0.01
+
+
+def all_findings(found: Diagnosis, faults: Sequence[Finding], chance: float) -> tuple[Finding, ...]:
+    """The faults, then every other figure in the order of the page."""
+    parts = list(faults)
+    if found.loss is not None:
+        parts.append(performance(found.loss, found.loss_name or "", found.accuracy, chance))
+    parts += layer_factors(found.layers)
+    if found.step is not None:
+        parts += step(found.step)
+    if found.next_steps is not None:
+        parts.append(future(found.next_steps))
+    parts.append(kernel(found.kernel))
+    parts += size(found.depth_over_width, found.effective_depth, len(found.layers))
+    if found.collapse is not None:
+        parts.append(collapse(found.collapse))
+    return tuple(parts)
+
+
+def verdict(faults: Sequence[Finding]) -> str:
+    """The faults in one sentence, or that there are none."""
+    wrong = [finding.name for finding in faults if finding.grade == "fault"]
+    if not wrong:
+        return "No fault found."
+    return f"{'One fault' if len(wrong) == 1 else f'{len(wrong)} faults'}: {joined(wrong)}."
 
 
 def performance(loss: float, name: str, accuracy: float | None, chance: float) -> Finding:
@@ -120,4 +148,21 @@ def future(curves: NextSteps) -> Finding:
         words = "training leaves the network's own tangent kernel: features change."
     return Finding(
         "next steps", value, f"The loss after {steps} steps, from {short(curves.trained[0])}: {words}"
+    )
+
+
+def collapse(last: Collapse) -> Finding:
+    """Where the classes stand before the classifier."""
+    if last.variability < _COLLAPSED:
+        words = "the points of a class have shrunk to their mean"
+    elif last.variability < 1:
+        words = "the classes are further apart than they are wide"
+    else:
+        words = "the classes overlap"
+    return Finding(
+        "collapse of the classes",
+        f"NC1 {short(last.variability)}, NC2 {short(last.frame_distance)}",
+        f"In the features before the last layer {words} (NC1, spread within over between classes); NC2 is the "
+        f"distance of their means from a regular simplex. The nearest class mean disagrees with the network "
+        f"for {percent(last.mismatch)} of the points.",
     )

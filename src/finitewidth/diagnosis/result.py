@@ -1,5 +1,6 @@
 """What `diagnose` found."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -127,6 +128,12 @@ class Diagnosis(NamedTuple):
     effective_depth: float
 
     @property
+    def size_words(self) -> str:
+        """The size of the network and what it was looked at with, as one says it."""
+        layers = "one layer" if len(self.layers) == 1 else f"{len(self.layers)} layers"
+        return f"{self.parameters:,} parameters in {layers}, looked at with {self.points:,} points"
+
+    @property
     def faults(self) -> tuple[Finding, ...]:
         """What is wrong."""
         return tuple(finding for finding in self.findings if finding.grade == "fault")
@@ -180,6 +187,8 @@ class Diagnosis(NamedTuple):
 
 def _plain(value: Any) -> Any:
     """Named tuples as dictionaries, arrays as lists, numbers that are not finite as words."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, "_asdict"):
         return {name: _plain(part) for name, part in value._asdict().items()}
     if isinstance(value, dict):

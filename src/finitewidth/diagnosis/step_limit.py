@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
 from finitewidth.diagnosis.optimisers import Name
 from finitewidth.measure.specimen import Specimen, Vector
@@ -82,3 +81,28 @@ def _batch(specimen: Specimen, rows: slice) -> Specimen:
     labels = specimen.y
     assert labels is not None
     return specimen.on(jax.tree.map(lambda part: part[rows], specimen.x), labels[rows])
+
+
+def stability_limit(optimizer, momentum):
+    b = momentum
+    return {
+        "sgd": 2.0,
+        "momentum": 2 + 2 * b,
+        "nesterov": (2 + 2 * b) / (1 + 2 * b),
+        "adam": (2 + 2 * b) / (1 - b),
+    }[optimizer]
+
+
+def largest_curvature(specimen, scale):
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    n = len(scale)
+    op = LinearOperator(
+        (n, n),
+        matvec=lambda v: scale * specimen.hessian_product(scale * v.ravel().astype(scale.dtype)),
+        dtype=scale.dtype,
+    )
+    values, vectors = eigsh(op, k=min(3, n - 1), which="LA", tol=1e-3, ncv=min(n, 20))
+    i = int(np.argmax(values))
+    v = vectors[:, i]
+    return float(values[i]), float(np.linalg.norm(op @ v - values[i] * v) / abs(values[i]))
