@@ -11,7 +11,7 @@ from finitewidth.cli.checkpoints import with_checkpoint
 from finitewidth.cli.model_data import load_rows
 from finitewidth.cli.model_source import load_model
 from finitewidth.diagnosis import Diagnosis, diagnose
-from finitewidth.diagnosis.words import factor, percent, short
+from finitewidth.diagnosis.words import percent, short
 
 _STYLES = {"fault": "bold red", "note": "yellow", "fine": ""}
 
@@ -41,7 +41,7 @@ def run_diagnosis(
         rows.y,
         params=source.params,
         loss=loss,
-        start=before,
+        start=None if before is None else (before.model if before.params is None else before.params),
         class_names=rows.classes or None,
         key=jax.random.key(seed),
         **settings,
@@ -49,21 +49,19 @@ def run_diagnosis(
 
 
 def layers_table(found: Diagnosis) -> Table:
-    """One row a layer."""
+    """One row a layer; in brackets what a critical layer would do."""
     grid = Table(title=Text(f"{found.name}: {found.size_words}"), title_justify="left")
     grid.add_column("layer", overflow="fold")
-    for name in ("units", "signal", "grows", "critical", "gradient", "grows", "critical", "dead", "flat"):
+    for name in ("units", "signal", "grows by", "gradient", "grows by", "dead", "flat"):
         grid.add_column(name, justify="right")
     for layer in found.layers:
         grid.add_row(
             Text(layer.name),
             str(layer.units),
             short(layer.signal),
-            factor(layer.forward),
-            "" if layer.forward is None else factor(layer.critical_forward),
+            _beside(layer.forward, layer.critical_forward),
             short(layer.gradient),
-            factor(layer.backward),
-            "" if layer.backward is None else factor(layer.critical_backward),
+            _beside(layer.backward, layer.critical_backward),
             percent(layer.dead),
             percent(layer.saturated),
             style="red" if layer.flag else None,
@@ -71,13 +69,17 @@ def layers_table(found: Diagnosis) -> Table:
     return grid
 
 
+def _beside(measured: float | None, critical: float) -> str:
+    return "" if measured is None else f"{measured:.2g} ({critical:.2g})"
+
+
 def diagnosis_table(found: Diagnosis) -> Table:
     """Every figure with its sentence."""
     grid = Table(show_header=False, show_lines=True)
-    grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold", max_width=22)
     grid.add_column(overflow="fold")
     for finding in found.findings:
+        style = _STYLES[finding.grade]
         words = f"{finding.meaning} {finding.remedy}".strip()
-        grid.add_row(Text(finding.name, _STYLES[finding.grade]), Text(finding.value), Text(words))
+        grid.add_row(Text(finding.name, style), Text.assemble((finding.value, style or "bold"), "\n", words))
     return grid

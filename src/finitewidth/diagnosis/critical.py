@@ -38,25 +38,6 @@ def critical_factors(activation: str | None, mean_square: float) -> Factors:
     return Factors(forward, point.C_W * float(response.h))
 
 
-def measured_factors(below: Site, above: Site) -> Factors:
-    """From one contraction to the next: mean squares of what leaves, summed squares of what flows back.
-
-    The sum over the units does not depend on the widths: a layer of random weights of variance C_W / fan-in
-    multiplies it by C_W <sigma'^2>.
-    """
-    return Factors(ratio(signal(above), signal(below)), ratio(gradient(below), gradient(above)))
-
-
-def signal(site: Site) -> float:
-    """Mean square of what leaves, over points, positions and units."""
-    return float(np.mean(np.square(site.leaving, dtype=float)))
-
-
-def gradient(site: Site) -> float:
-    """Squared gradient, summed over positions and units, mean over the points."""
-    return float(np.sum(np.square(site.gradient, dtype=float)) / len(site.gradient))
-
-
 def follows(below: Site, above: Site) -> bool:
     """Whether the activation of one dense layer is all that stands between it and the next."""
     if below.kind != "dense" or above.kind != "dense" or below.activation not in ACTIVATION_NAMES:
@@ -66,8 +47,3 @@ def follows(below: Site, above: Site) -> bool:
     expected = np.asarray(as_activation(below.activation)(jnp.asarray(below.leaving)))
     # Frameworks approximate some activations, such as gelu, to about a thousandth.
     return bool(np.linalg.norm(expected - above.entering) <= 0.01 * np.linalg.norm(expected))
-
-
-def ratio(above: float, below: float) -> float:
-    """How many times the second the first is."""
-    return float(above / below) if below > 0 else float("inf" if above > 0 else "nan")

@@ -14,12 +14,14 @@ from finitewidth.diagnosis.layers import layer_rows
 from finitewidth.diagnosis.next_steps import next_steps
 from finitewidth.diagnosis.optimisers import NAMES, Name
 from finitewidth.diagnosis.points import check_classes, some_points
-from finitewidth.diagnosis.result import Diagnosis, Finding
+from finitewidth.diagnosis.result import Diagnosis
 from finitewidth.diagnosis.sizes import kernel_shares, participation
 from finitewidth.diagnosis.step_limit import step_limit
 from finitewidth.diagnosis.tangent_kernel import tangent_kernel_spectrum
 from finitewidth.measure.collapse import collapse
+from finitewidth.measure.faults import Classes, Evidence, Step, find_faults
 from finitewidth.measure.labels import Loss
+from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
 
 
@@ -90,14 +92,19 @@ def diagnose(
     cotangent = rng.choice([-1.0, 1.0], size=outputs.shape).astype(outputs.dtype)
     shares = kernel_shares(subject, cotangent)
     sites = subject.look(cotangent)
-    layers = layer_rows(sites, shares)
-    limit = curves = collapsed = None
+    limit = curves = None
     if subject.y is not None:
         limit = step_limit(subject, learning_rate, optimizer, momentum)
         if learning_rate is not None:
             curves = next_steps(subject, learning_rate, optimizer, momentum, steps)
-    if classifier:
-        collapsed = collapse(subject)[-1]
+    numbers = subject.y if subject.loss == "mse" else None
+    evidence = Evidence(
+        signals(sites, outputs, numbers),
+        None if limit is None or learning_rate is None else Step(learning_rate, limit.largest),
+        Classes(outputs.argmax(axis=1), subject.y, outputs.shape[1], class_names) if classifier else None,
+    )
+    faults = find_faults(evidence)
+    layers = layer_rows(sites, evidence.signals, shares, faults)
     hidden = [layer.units for layer in layers[:-1]]
     found = Diagnosis(
         name=_name(model),
@@ -114,14 +121,14 @@ def diagnose(
         step=limit,
         next_steps=curves,
         laziness=None,
-        collapse=collapsed,
+        collapse=collapse(subject)[-1] if classifier else None,
         depth_over_width=sum(1 / units for units in hidden),
         effective_depth=participation(np.array(list(shares.values()))),
     )
     chance = float(np.bincount(subject.y).max() / subject.points) if classifier else math.nan
-    faults: list[Finding] = []
+    wrong = [findings.complaint(fault) for fault in faults]
     return found._replace(
-        findings=findings.all_findings(found, faults, chance), verdict=findings.verdict(faults)
+        findings=findings.all_findings(found, wrong, chance), verdict=findings.verdict(wrong)
     )
 
 

@@ -14,13 +14,13 @@ _SMALLEST_SHOWN = 1e-8
 _MOST_NAMES = 16
 
 
-def _panel(height: float = 3.6) -> tuple[Figure, Axes]:
+def _panel(height: float = 4.2) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(5.4, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     return figure, figure.add_subplot()
 
 
 def _two_panels() -> tuple[Figure, Axes, Axes]:
-    figure = Figure(figsize=(5.4, 5.4), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
+    figure = Figure(figsize=(5.4, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     above, below = figure.subplots(2, 1, sharex=True)
     return figure, above, below
 

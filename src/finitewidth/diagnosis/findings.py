@@ -9,6 +9,7 @@ from finitewidth.diagnosis.step_limit import StepLimit
 from finitewidth.diagnosis.tangent_kernel import TangentKernel
 from finitewidth.diagnosis.words import joined, percent, short
 from finitewidth.measure.collapse import Collapse
+from finitewidth.measure.faults import Fault
 
 # Curves that stay within this share of the first loss are one for the eye.
 _TOGETHER = 0.05
@@ -31,6 +32,12 @@ def all_findings(found: Diagnosis, faults: Sequence[Finding], chance: float) -> 
     if found.collapse is not None:
         parts.append(collapse(found.collapse))
     return tuple(parts)
+
+
+def complaint(fault: Fault) -> Finding:
+    """A fault of the table, as a figure of the page."""
+    name = fault.name if fault.site is None else f"{fault.name} at {fault.site}"
+    return Finding(name, short(fault.value), fault.sentence, fault.remedy, fault.severity)
 
 
 def verdict(faults: Sequence[Finding]) -> str:

@@ -2,45 +2,64 @@
 
 from collections.abc import Mapping, Sequence
 
-from finitewidth.diagnosis import critical
+from finitewidth.diagnosis.critical import ONE, Factors, critical_factors, follows
 from finitewidth.diagnosis.result import LayerRow
-from finitewidth.diagnosis.sizes import effective_units
+from finitewidth.measure.faults import Fault
+from finitewidth.measure.signals import Signals, SiteSignals
 from finitewidth.measure.sites import Site
 
 
-def layer_rows(sites: Sequence[Site], shares: Mapping[str, float]) -> tuple[LayerRow, ...]:
-    """One row a site, in the order of the computation."""
+def layer_rows(
+    sites: Sequence[Site], found: Signals, shares: Mapping[str, float], faults: Sequence[Fault]
+) -> tuple[LayerRow, ...]:
+    """One row a site, in the order of the computation; sites beside each other are one step of the depth."""
+    steps = found.steps
+    site_of = {site.name: site for site in sites}
     rows = []
-    for place, site in enumerate(sites):
-        before = sites[place - 1] if place else None
-        behind = sites[place + 1] if place + 1 < len(sites) else None
-        rows.append(
-            LayerRow(
-                name=site.name,
-                kind=site.kind,
-                units=site.leaving.shape[-1],
-                activation=site.activation,
-                signal=critical.signal(site),
-                gradient=critical.gradient(site),
-                forward=None if before is None else critical.measured_factors(before, site).forward,
-                backward=None if behind is None else critical.measured_factors(site, behind).backward,
-                critical_forward=1.0 if before is None else _critical(before, site).forward,
-                critical_backward=1.0 if behind is None else _critical(site, behind).backward,
-                dead=None,
-                saturated=None,
-                effective_units=effective_units(site.leaving),
-                share=shares.get(_layer_of(site)),
+    for number, step in enumerate(steps):
+        before = steps[number - 1] if number else None
+        behind = steps[number + 1] if number + 1 < len(steps) else None
+        for signals in step:
+            site = site_of[signals.name]
+            rows.append(
+                LayerRow(
+                    name=site.name,
+                    kind=site.kind,
+                    units=signals.units,
+                    activation=site.activation,
+                    signal=signals.forward,
+                    gradient=signals.backward,
+                    forward=None if before is None else _ratio(signals.forward, _mean_square(before)),
+                    backward=None if behind is None else _ratio(_gradient(step), _gradient(behind)),
+                    critical_forward=_critical(before, step, site_of).forward,
+                    critical_backward=_critical(step, behind, site_of).backward,
+                    dead=signals.dead,
+                    saturated=signals.saturated,
+                    effective_units=signals.effective_units,
+                    share=shares.get(site.parameter.rpartition(".")[0] or site.parameter),
+                    flag=", ".join(fault.name for fault in faults if fault.site == site.name),
+                )
             )
-        )
     return tuple(rows)
 
 
-def _critical(below: Site, above: Site) -> critical.Factors:
-    """What a critical layer does between two sites, where the theory knows what stands between them."""
-    if not critical.follows(below, above):
-        return critical.ONE
-    return critical.critical_factors(below.activation, critical.signal(below))
+def _mean_square(step: Sequence[SiteSignals]) -> float:
+    return sum(site.forward for site in step) / len(step)
 
 
-def _layer_of(site: Site) -> str:
-    return site.parameter.rpartition(".")[0] or site.parameter
+def _gradient(step: Sequence[SiteSignals]) -> float:
+    return sum(site.backward for site in step)
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below > 0 else float("inf" if above > 0 else "nan")
+
+
+def _critical(
+    below: Sequence[SiteSignals] | None, above: Sequence[SiteSignals] | None, site_of: Mapping[str, Site]
+) -> Factors:
+    """What a critical layer does between two steps, where the theory knows what stands between them."""
+    if below is None or above is None or len(below) > 1:
+        return ONE
+    first, second = site_of[below[0].name], site_of[above[0].name]
+    return critical_factors(first.activation, below[0].forward) if follows(first, second) else ONE

@@ -1,7 +1,6 @@
-r"""How many layers learn, and how many directions a layer uses.
+r"""How many layers learn: a participation ratio $(\sum_k s_k)^2/\sum_k s_k^2$ of their shares.
 
-Both are participation ratios $(\sum_k s_k)^2/\sum_k s_k^2$, the number of terms for equal shares and one
-where a single share has everything.
+It is the number of layers for equal shares and one where a single layer has everything.
 """
 
 import numpy as np
@@ -14,18 +13,6 @@ def participation(shares: Float[np.ndarray, " n"]) -> float:
     """How many of the shares count."""
     total = float(np.sum(shares))
     return total**2 / float(np.sum(np.square(shares))) if total > 0 else 0.0
-
-
-def effective_units(features: Float[np.ndarray, "points ..."]) -> float:
-    """Directions in which the units of a layer vary, over the points and the positions of a picture.
-
-    The shares are the eigenvalues of their covariance.
-    """
-    rows = np.asarray(features, float).reshape(-1, features.shape[-1])
-    rows = rows - rows.mean(axis=0)
-    square = rows.T @ rows if rows.shape[1] <= rows.shape[0] else rows @ rows.T
-    trace = float(np.trace(square))
-    return trace**2 / float(np.sum(square**2)) if trace > 0 else 0.0
 
 
 def kernel_shares(specimen: Specimen, cotangent: Float[np.ndarray, "points out"]) -> dict[str, float]:
