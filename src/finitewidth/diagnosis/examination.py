@@ -18,11 +18,14 @@ from finitewidth.diagnosis.result import Diagnosis
 from finitewidth.diagnosis.sizes import kernel_shares, participation
 from finitewidth.diagnosis.step_limit import step_limit
 from finitewidth.diagnosis.tangent_kernel import tangent_kernel_spectrum
+from finitewidth.foreign import is_torch
+from finitewidth.measure.checks import check_function_of_one_input, check_mode, empty_statistics
 from finitewidth.measure.collapse import collapse
 from finitewidth.measure.faults import Classes, Evidence, Step, find_faults
 from finitewidth.measure.labels import Loss
+from finitewidth.measure.laziness import laziness
 from finitewidth.measure.signals import signals
-from finitewidth.measure.specimen import specimen
+from finitewidth.measure.specimen import Specimen, specimen
 
 
 def diagnose(
@@ -83,8 +86,10 @@ def diagnose(
     check_whole("points", points, 2)
     check_whole("steps", steps)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key)))
+    check_mode(model, params, x)
     x, y = some_points(x, y, points, rng)
     subject = specimen(model, x, y, params=params, loss=loss)
+    check_function_of_one_input(subject)
     outputs = subject.outputs()
     classifier = subject.loss == "cross_entropy"
     if classifier and subject.y is not None:
@@ -102,6 +107,7 @@ def diagnose(
         signals(sites, outputs, numbers),
         None if limit is None or learning_rate is None else Step(learning_rate, limit.largest),
         Classes(outputs.argmax(axis=1), subject.y, outputs.shape[1], class_names) if classifier else None,
+        empty_statistics(model),
     )
     faults = find_faults(evidence)
     layers = layer_rows(sites, evidence.signals, shares, faults)
@@ -120,7 +126,7 @@ def diagnose(
         kernel=tangent_kernel_spectrum(subject),
         step=limit,
         next_steps=curves,
-        laziness=None,
+        laziness=None if start is None else laziness(_at_start(model, params, start, x), subject),
         collapse=collapse(subject)[-1] if classifier else None,
         depth_over_width=sum(1 / units for units in hidden),
         effective_depth=participation(np.array(list(shares.values()))),
@@ -130,6 +136,13 @@ def diagnose(
     return found._replace(
         findings=findings.all_findings(found, wrong, chance), verdict=findings.verdict(wrong)
     )
+
+
+def _at_start(model: Any, params: PyTree | None, start: Any, x: Any) -> Specimen:
+    """The model at the weights that its training began with."""
+    if is_torch(model):
+        return specimen(model, x, params=start.state_dict() if is_torch(start) else start)
+    return specimen(start, x) if params is None else specimen(model, x, params=start)
 
 
 def _name(model: Any) -> str:

@@ -10,11 +10,13 @@ from finitewidth.diagnosis.tangent_kernel import TangentKernel
 from finitewidth.diagnosis.words import joined, percent, short
 from finitewidth.measure.collapse import Collapse
 from finitewidth.measure.faults import Fault
+from finitewidth.measure.laziness import Laziness
 
 # Curves that stay within this share of the first loss are one for the eye.
 _TOGETHER = 0.05
 _WIDE, _NARROW = 0.01, 0.3
 _COLLAPSED = 0.01
+_LAZY = 0.1
 
 
 def all_findings(found: Diagnosis, faults: Sequence[Finding], chance: float) -> tuple[Finding, ...]:
@@ -29,6 +31,8 @@ def all_findings(found: Diagnosis, faults: Sequence[Finding], chance: float) -> 
         parts.append(future(found.next_steps))
     parts.append(kernel(found.kernel))
     parts += size(found.depth_over_width, found.effective_depth, len(found.layers))
+    if found.laziness is not None:
+        parts.append(laziness(found.laziness))
     if found.collapse is not None:
         parts.append(collapse(found.collapse))
     return tuple(parts)
@@ -158,6 +162,22 @@ def future(curves: NextSteps) -> Finding:
     )
 
 
+def laziness(moved: Laziness) -> Finding:
+    """How far training has moved the network from its start."""
+    features = max(part.turn for part in moved.features)
+    if moved.kernel_change < _LAZY:
+        words = "training was lazy: the network fitted its data with the kernel it began with."
+    else:
+        words = "training learnt features: the kernel that the network began with does not describe it."
+    gates = "" if moved.moved_gates is None else f", gates {percent(moved.moved_gates)}"
+    return Finding(
+        "moved since the start",
+        f"kernel {percent(moved.kernel_change)}, weights {percent(moved.weights_change)}{gates}",
+        f"Relative changes since the start of training; the features of a layer turned by up to "
+        f"{percent(features)} (one minus their alignment): {words}",
+    )
+
+
 def collapse(last: Collapse) -> Finding:
     """Where the classes stand before the classifier."""
     if last.variability < _COLLAPSED:
@@ -169,7 +189,7 @@ def collapse(last: Collapse) -> Finding:
     return Finding(
         "collapse of the classes",
         f"NC1 {short(last.variability)}, NC2 {short(last.frame_distance)}",
-        f"In the features before the last layer {words} (NC1, spread within over between classes); NC2 is the "
-        f"distance of their means from a regular simplex. The nearest class mean disagrees with the network "
-        f"for {percent(last.mismatch)} of the points.",
+        f"In the features before the last layer {words} (NC1, spread within over between classes); NC2 is "
+        f"the distance of their means from a regular simplex. The nearest class mean disagrees with the "
+        f"network for {percent(last.mismatch)} of the points.",
     )

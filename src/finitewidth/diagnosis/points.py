@@ -34,6 +34,6 @@ def check_classes(y: np.ndarray, outputs: int) -> None:
     if len(empty):
         more = f" and {len(empty) - 1} more" if len(empty) > 1 else ""
         raise ValueError(
-            f"class {empty[0]}{more} of the model's {outputs} has no sample in the data: give points of every "
-            "class, or a model with as many outputs as there are classes."
+            f"class {empty[0]}{more} of the model's {outputs} has no sample in the data: give points of "
+            "every class, or a model with as many outputs as there are classes."
         )

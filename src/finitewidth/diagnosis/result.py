@@ -12,6 +12,8 @@ from jaxtyping import Float
 from finitewidth.diagnosis.next_steps import NextSteps
 from finitewidth.diagnosis.step_limit import StepLimit
 from finitewidth.diagnosis.tangent_kernel import TangentKernel
+from finitewidth.measure.collapse import Collapse
+from finitewidth.measure.laziness import Laziness
 from finitewidth.study.directory import REPORT, SUMMARY, replace_files
 
 Grade = Literal["fine", "note", "fault"]
@@ -122,8 +124,8 @@ class Diagnosis(NamedTuple):
     kernel: TangentKernel
     step: StepLimit | None
     next_steps: NextSteps | None
-    laziness: Any
-    collapse: Any
+    laziness: Laziness | None
+    collapse: Collapse | None
     depth_over_width: float
     effective_depth: float
 

@@ -2,8 +2,9 @@ r"""The largest stable learning rate, from the largest curvature of the loss.
 
 Near a minimum an optimiser with step $\eta$ is stable along a direction of curvature $\lambda$ while
 $\eta\lambda$ is below a limit of its own. Adam divides the gradient of every weight by P, the root of its
-averaged square, so its curvature is the one of $P^{-1/2}HP^{-1/2}$. A network does not carry the averages of the
-optimiser that trained it: here they are taken over batches of the points at the present weights.
+averaged square, so what counts is the curvature of $P^{-1/2}HP^{-1/2}$. A network does not carry
+the averages of the optimiser that trained it: here they are taken over batches of the points at the
+present weights.
 """
 
 from typing import NamedTuple

@@ -2,14 +2,12 @@ r"""The spectrum of the network's own tangent kernel $\Theta=JJ^T$ on some of th
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.measure.laziness import MOST_ROWS, tangent_kernel
 from finitewidth.measure.specimen import Specimen
 
-# Rows of the kernel: points times outputs. The decomposition takes a second or two.
-MOST_ROWS = 600
 # A kernel in single precision knows its small eigenvalues no better.
 _RESOLUTION = 1e-6
 
@@ -49,10 +47,6 @@ class TangentKernel(NamedTuple):
 def tangent_kernel_spectrum(specimen: Specimen) -> TangentKernel:
     """All eigenvalues on as many of the first points as the rows allow."""
     outputs = specimen.outputs().shape[1]
-    points = max(2, min(specimen.points, MOST_ROWS // outputs))
-    shown = specimen.on(jax.tree.map(lambda part: part[:points], specimen.x))
-    units = np.eye(points * outputs).reshape(-1, points, outputs)
-    # Columns, not the Jacobian: that would be (points x outputs x parameters) numbers.
-    columns = [shown.jacobian_product(shown.transposed_jacobian_product(unit)).ravel() for unit in units]
-    values = np.linalg.eigvalsh(np.array(columns, float))
+    points = min(specimen.points, max(2, MOST_ROWS // outputs))
+    values = np.linalg.eigvalsh(tangent_kernel(specimen, points))
     return TangentKernel(np.clip(values[::-1], 0.0, None), points)
