@@ -186,7 +186,8 @@ TABLE = (
         "Use {half:.2g}, and warm up to it.",
     ),
     _Row(
-        "class never predicted", 2.0, _classes, "Class {one} is never predicted: it is {often} called {other}.",
+        "class never predicted", 2.0, _classes,
+        "Class {one} is never predicted: it is {often} called {other}.",
         "Look at its labels, balance the classes, or reset the last layer.",
     ),
     _Row(

@@ -70,4 +70,4 @@ def elementwise(name: str, operands: list, parameters: dict) -> np.ndarray | Non
         return None
     settings = {"y": parameters["y"]} if name == "integer_pow" else {}
     with np.errstate(all="ignore"):
-        return ELEMENTWISE[name](*operands, **settings)
+        return np.asarray(ELEMENTWISE[name](*operands, **settings))

@@ -309,7 +309,8 @@ class Walk:
 
         one = [jax.ShapeDtypeStruct(jnp.shape(v)[1:], jnp.result_type(v)) for v in scanned]
         while True:
-            tapped = jax.eval_shape(step, carry, (one, None))[1][2]
+            # A new function each time: JAX would remember what it read of the old one.
+            tapped = jax.eval_shape(lambda *given: step(*given), carry, (one, None))[1][2]
             changed = [i for i in range(first, second) if read[1][i - first].data and not inside[i].data]
             if not changed:
                 break

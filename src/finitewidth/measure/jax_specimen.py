@@ -15,7 +15,7 @@ from finitewidth.architecture import Layer
 from finitewidth.foreign import check_function, check_params
 from finitewidth.measure.batches import Batch
 from finitewidth.measure.labels import Data, Loss, as_data, check_weights
-from finitewidth.measure.sites import Site
+from finitewidth.measure.sites import Site, joined
 from finitewidth.measure.specimen import MEMORY_LIMIT, Groups, Specimen, Vector
 from finitewidth.networks.losses import LOSSES
 
@@ -155,11 +155,16 @@ class JaxSpecimen(Specimen):
     def look(self, cotangent: np.ndarray) -> tuple[Site, ...]:
         from finitewidth.measure.jax_sites import look
 
-        return look(self.apply, self.params, self.x, cotangent)
+        return joined(
+            look(self.apply, self.params, self._inputs(rows), cotangent[rows]) for rows in self._rows
+        )
 
     def _batch(self, rows: slice) -> JaxBatch:
-        x = jax.tree.map(lambda part: part[rows], self.x)
-        return JaxBatch(self._programs, self._flat, x, None if self.y is None else self.y[rows])
+        y = None if self.y is None else self.y[rows]
+        return JaxBatch(self._programs, self._flat, self._inputs(rows), y)
+
+    def _inputs(self, rows: slice) -> Any:
+        return jax.tree.map(lambda part: part[rows], self.x)
 
 
 def jax_specimen(

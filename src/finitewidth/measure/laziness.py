@@ -57,8 +57,8 @@ def laziness(start: Specimen, now: Specimen) -> Laziness:
     """
     if start.weights.shape != now.weights.shape or start.points != now.points:
         raise ValueError(
-            f"start has {len(start.weights)} weights and {start.points} points, now has {len(now.weights)} and "
-            f"{now.points}: compare one model with itself."
+            f"start has {len(start.weights)} weights and {start.points} points, now has {len(now.weights)} "
+            f"and {now.points}: compare one model with itself."
         )
     outputs = now.outputs().shape[1]
     points = min(now.points, max(2, MOST_ROWS // outputs))

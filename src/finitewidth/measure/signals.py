@@ -1,9 +1,9 @@
 r"""Signals and gradients by layer: what grows, what dies, what no longer tells the inputs apart.
 
 At a site with preactivations $z$ (points, positions, units), forwards $\mathrm{Avg}\, z^2$ and backwards
-$b=\mathrm{Avg}_i\,|\partial(u\cdot f)/\partial z(x_i)|^2$, with a random cotangent $u$ on the outputs: a network
-at its minimum has no gradient of the loss, but it has this one. Layers of width n with fan-in weights at
-criticality leave both as they are, whatever n.
+$b=\mathrm{Avg}_i\,|\partial(u\cdot f)/\partial z(x_i)|^2$, with a random cotangent $u$ on the outputs: a
+network at its minimum has no gradient of the loss, but it has this one. Critical layers leave both as they
+are, whatever their widths.
 """
 
 import math
@@ -17,7 +17,7 @@ from finitewidth.measure.sites import Site
 
 # Activations that are zero for all negative numbers.
 HALF_FLAT = ("relu", "relu6")
-# Where the slope of an activation with flat ends is below a twentieth of its maximum: beyond this, either way.
+# Beyond this, either way, the slope of an activation with flat ends is below a twentieth of its maximum.
 _FLAT_BEYOND = {
     "tanh": math.atanh(math.sqrt(0.95)),
     "sigmoid": 2 * math.atanh(math.sqrt(0.95)),
@@ -46,11 +46,11 @@ class SiteSignals(NamedTuple):
     backward: float
     """Mean over the points of |d(u.f) / dz|^2, the sum over positions and units."""
     dead: float | None
-    """Share of units that never fire: z <= 0 at every point and position. None but for ReLU and its like."""
+    """Share of units with z <= 0 at every point and position; None but for ReLU and its like."""
     saturated: float | None
-    """Share of entries where the slope is below 5 % of its maximum; None but for activations with flat ends."""
+    """Share of entries where the slope is below 5 % of its maximum; None without flat ends."""
     effective_units: float
-    """Directions in which the units vary: (sum of eigenvalues)^2 / (sum of their squares) of the covariance."""
+    """In how many directions the units vary over points and positions."""
     beside: bool
     """Whether it stands beside the site before it, because the same numbers enter: query, key and value."""
 
@@ -156,8 +156,8 @@ def saturated_share(site: Site) -> float | None:
 def effective_units(features: Float[np.ndarray, "points ..."]) -> float:
     r"""Directions in which the units of a layer vary, over the points and the positions of a picture.
 
-    $(\sum_k s_k)^2/\sum_k s_k^2$ with the eigenvalues $s_k$ of their covariance: the number of units for equal
-    ones, one where all units move together.
+    $(\sum_k s_k)^2/\sum_k s_k^2$ with the eigenvalues $s_k$ of their covariance: the number of units where
+    all are equal, one where all units move together.
     """
     rows = np.asarray(features, float).reshape(-1, features.shape[-1])
     rows = rows - rows.mean(axis=0)

@@ -58,3 +58,21 @@ def numbered(names: Iterable[str]) -> list[str]:
         seen[name] += 1
         found.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return found
+
+
+def joined(batches: Iterable[tuple[Site, ...]]) -> tuple[Site, ...]:
+    """The sites of all points, from the same sites in batches of points."""
+    alike = list(zip(*batches, strict=True))
+    if alike and len(alike[0]) == 1:
+        return tuple(parts[0] for parts in alike)
+    return tuple(
+        parts[0]._replace(
+            entering=np.concatenate([site.entering for site in parts]),
+            leaving=np.concatenate([site.leaving for site in parts]),
+            gradient=np.concatenate([site.gradient for site in parts]),
+            activated=None
+            if parts[0].activated is None
+            else np.concatenate([site.into_activation for site in parts]),
+        )
+        for parts in alike
+    )

@@ -191,6 +191,9 @@ def specimen(
         Bytes that a specimen may keep from one product with a matrix to the next. What does not fit is
         computed again each time.
     """
+    from finitewidth.measure.checks import check_mode
+
+    check_mode(model, params, x)
     if is_torch(model):
         from finitewidth.measure.torch_specimen import torch_specimen as make
     else:

@@ -36,11 +36,18 @@ _CURVE = torch.as_tensor(GRID)
 
 
 def look(
-    module: torch.nn.Module, weights: dict[str, torch.Tensor], x: torch.Tensor, cotangent: np.ndarray
+    module: torch.nn.Module, weights: dict[str, torch.Tensor], x: Any, cotangent: np.ndarray
 ) -> tuple[Site, ...]:
-    """The sites of a module at these weights, with what flows back from a cotangent (points, out)."""
-    state = {name: buffer.clone() for name, buffer in module.named_buffers()} | weights
-    watch = _Watch({**dict(module.named_parameters()), **weights}, x)
+    """The sites of a module at these weights, with what flows back from a cotangent (points, out).
+
+    `weights` may hold buffers too; what it lacks is the module's own.
+    """
+    parameters = dict(module.named_parameters())
+    buffers = dict(module.named_buffers())
+    given = buffers | parameters | weights
+    # Copies of the buffers: a module may write to them.
+    state = {name: tensor.clone() if name in buffers else tensor for name, tensor in given.items()}
+    watch = _Watch({name: state[name] for name in parameters}, x, len(cotangent))
     with torch.enable_grad(), _slow_attention(), watch:
         outputs = torch.func.functional_call(module, state, (x,))
     watch.consume(outputs)
@@ -133,15 +140,16 @@ class _Knowledge:
 class _Watch(TorchFunctionMode):
     """Notes the sites while a module runs."""
 
-    def __init__(self, parameters: dict[str, torch.Tensor], x: torch.Tensor):
+    def __init__(self, parameters: dict[str, torch.Tensor], x: Any, points: int):
         super().__init__()
         self.sites: list[_Found] = []
-        self._points = len(x)
+        self._points = points
         self._parameters = {id(tensor): name for name, tensor in parameters.items()}
         self._known: dict[int, _Knowledge] = {}
         # Tensors are told apart by their ids, which are used again when a tensor is gone.
         self._kept: list[Any] = [parameters]
-        self._note(x, self._fresh(x, -1, _Axes(0, None)))
+        for part in tensors_in(x):
+            self._note(part, self._fresh(part, -1, _Axes(0, None)))
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         """Run a function that the module calls, and note what it does."""

@@ -9,7 +9,7 @@ from jaxtyping import PyTree
 
 from finitewidth.foreign import is_torch as is_torch
 from finitewidth.measure.labels import Data, Loss, as_data, check_weights
-from finitewidth.measure.sites import Site
+from finitewidth.measure.sites import Site, joined
 from finitewidth.measure.specimen import MEMORY_LIMIT, Groups, Specimen, Vector
 from finitewidth.measure.torch_batch import Tensors, TorchBatch, as_array, as_parts, as_row, called
 
@@ -62,16 +62,20 @@ class TorchSpecimen(Specimen):
     def look(self, cotangent: np.ndarray) -> tuple[Site, ...]:
         from finitewidth.measure.torch_sites import look
 
-        return look(self.module, self._weights, _tensors(self.x, self._weights), cotangent)
+        state = self._constants | self._weights
+        return joined(look(self.module, state, self._inputs(rows), cotangent[rows]) for rows in self._rows)
 
     def _like(self, weights: Tensors, data: Data) -> "TorchSpecimen":
         return TorchSpecimen(self.module, weights, self._constants, data, self.batch_size, self.memory_limit)
 
     def _batch(self, rows: slice) -> TorchBatch:
-        x = _tensors(jax.tree.map(lambda part: part[rows], self.x), self._weights)
+        x = self._inputs(rows)
         y = None if self.y is None else _tensors(self.y[rows], self._weights)
         loss = MEAN_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         return TorchBatch(called(self.module, self._constants), loss, self._weights, x, y)
+
+    def _inputs(self, rows: slice) -> Any:
+        return _tensors(jax.tree.map(lambda part: part[rows], self.x), self._weights)
 
 
 def torch_specimen(
