@@ -7,8 +7,23 @@ from typing import TYPE_CHECKING
 
 from finitewidth.lazy import exports
 
+# The function bears the name of its module: bound here, it is what the name means whoever came first.
+from finitewidth.measure.specimen import specimen
+
 if TYPE_CHECKING:
+    from finitewidth.measure.density import SpectralDensity, spectral_density, trace
+    from finitewidth.measure.operators import (
+        SymmetricOperator,
+        empirical_fisher,
+        fisher,
+        gauss_newton,
+        hessian,
+        model_curvature,
+        tangent_kernel,
+    )
+    from finitewidth.measure.sharpness import Sharpness, sharpness_along
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen
+    from finitewidth.measure.spectrum import Eigenpairs, eigenpairs, overlap, share_in_space
 
 __all__, __getattr__ = exports(__name__, __file__)
