@@ -60,6 +60,16 @@ def test_importing_the_package_imports_no_jax():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_name_that_is_also_a_module_keeps_its_meaning():
+    """Whatever is imported first: the module is loaded before the function of its name is asked for."""
+    code = (
+        "from finitewidth.measure import Specimen, specimen; "
+        "import finitewidth.measure.specimen; from finitewidth.measure.specimen import specimen as again; "
+        "assert specimen is again is finitewidth.measure.specimen"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_every_module_is_an_attribute():
     modules = [module.name for module in pkgutil.iter_modules(fw.__path__) if not module.name.startswith("_")]
     assert [name for name in modules if not hasattr(fw, name)] == []

@@ -27,6 +27,16 @@ def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
     imports = _imports(Path(file))
     home_of = {alias.name: module for module, alias in imports}
 
+    class Room(ModuleType):
+        """A package whose names keep their meaning when a module of the same name is imported."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            # The import system binds every module that it has loaded to its package.
+            if not (name in home_of and sys.modules.get(f"{package}.{name}") is value):
+                super().__setattr__(name, value)
+
+    sys.modules[package].__class__ = Room
+
     def __getattr__(name: str) -> Any:
         if name not in home_of:
             return module_of(package, name)

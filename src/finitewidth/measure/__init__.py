@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING
 
 from finitewidth.lazy import exports
 
-# The function bears the name of its module: bound here, it is what the name means whoever came first.
-from finitewidth.measure.specimen import specimen
-
 if TYPE_CHECKING:
+    from finitewidth.measure.candidates import Candidates, Levels
+    from finitewidth.measure.class_structure import (
+        Attribution,
+        ClassStructure,
+        Factored,
+        class_structure,
+    )
+    from finitewidth.measure.collapse import Collapse, collapse
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
+    from finitewidth.measure.layer_structure import (
+        ErrorStructure,
+        FeatureStructure,
+        error_structure,
+        feature_structure,
+    )
     from finitewidth.measure.operators import (
         SymmetricOperator,
         empirical_fisher,
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
         model_curvature,
         tangent_kernel,
     )
+    from finitewidth.measure.outliers import Outliers, TopSpaces, outliers, top_spaces
     from finitewidth.measure.sharpness import Sharpness, sharpness_along
     from finitewidth.measure.sites import Site
     from finitewidth.measure.specimen import Specimen, specimen

@@ -16,6 +16,7 @@ CHAPTERS = {
     "tangent_kernel": "Tangent kernel",
     "lazy_training": "Lazy training",
     "trained_networks": "Trained networks",
+    "loss_landscape": "Loss landscape",
     "quadratic_models": "Quadratic models",
     "nearly_kernel_methods": "Nearly-kernel methods",
     "representation_learning": "Representation learning",

@@ -14,6 +14,8 @@ _ORF_543 = {
     "9/21": "networks and Gaussian processes",
     "7": "learning rates in the NTK regime",
     "pathologies": "pathologies of the NTK regime",
+    "10/3": "the loss Hessian",
+    "10/5": "classifiers",
     "10/10": "introduction to the NTK",
     "10/12": "training to zero loss in the NTK regime",
     "10/31": "kernels",
