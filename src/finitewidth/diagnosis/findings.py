@@ -17,6 +17,8 @@ _TOGETHER = 0.05
 _WIDE, _NARROW = 0.01, 0.3
 _COLLAPSED = 0.01
 _LAZY = 0.1
+# From here on a change is no longer said in per cent.
+_TIMES = 10
 
 
 def all_findings(found: Diagnosis, faults: Sequence[Finding], chance: float) -> tuple[Finding, ...]:
@@ -169,13 +171,17 @@ def laziness(moved: Laziness) -> Finding:
         words = "training was lazy: the network fitted its data with the kernel it began with."
     else:
         words = "training learnt features: the kernel that the network began with does not describe it."
-    gates = "" if moved.moved_gates is None else f", gates {percent(moved.moved_gates)}"
+    gates = "" if moved.moved_gates is None else f", {percent(moved.moved_gates)} of the gates"
     return Finding(
         "moved since the start",
-        f"kernel {percent(moved.kernel_change)}, weights {percent(moved.weights_change)}{gates}",
+        f"kernel by {_change(moved.kernel_change)}, weights by {_change(moved.weights_change)}{gates}",
         f"Relative changes since the start of training; the features of a layer turned by up to "
         f"{percent(features)} (one minus their alignment): {words}",
     )
+
+
+def _change(share: float) -> str:
+    return percent(share) if share < _TIMES else f"{short(share)} times its size"
 
 
 def collapse(last: Collapse) -> Finding:
