@@ -5,6 +5,7 @@ d(u.f)/db = sum g hold for what flows back: both sides of these come from differ
 """
 
 import equinox as eqx
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,6 +76,13 @@ def summary(sites):
     return [(site.name, site.kind, site.activation) for site in sites]
 
 
+def read(model, x, params=None):
+    """Parameter, kind and activation of every site, without compiling anything."""
+    measured = specimen(model, x, params=params)
+    given = This(measured.apply), measured.params, measured.x, np.zeros((len(x), 3))
+    return [(r.parameter, r.kind, r.activation) for r in program.eval_shape(*given)[1]]
+
+
 @pytest.mark.parametrize("name", TORCH)
 def test_sites_of_every_layer_of_pytorch(name):
     model, x = torch_model(name)
@@ -92,11 +100,13 @@ def test_sites_of_every_layer_of_flax(name):
 
 def test_names_kinds_and_activations():
     model, params, x = jax_model("convolution, dense, norms")
-    assert summary(looked_at(specimen(model, x, params=params))[0]) == [
-        ("Conv_0", "convolution", "silu"),
-        ("Dense_1", "dense", "gelu"),
-        ("Dense_0", "dense", None),
+    assert read(model, x, params) == [
+        ("Conv_0.kernel", "convolution", "silu"),
+        ("Dense_1.kernel", "dense", "gelu"),
+        ("Dense_0.kernel", "dense", None),
     ]
+    model, params, x = jax_model("attention and embedding")
+    assert [kind for _, kind, _ in read(model, x, params)] == ["embedding", *["attention"] * 4, "dense"]
     model, x = torch_model("transformer")
     assert summary(looked_at(specimen(model, x))[0]) == [
         ("tokens", "embedding", None),
@@ -108,16 +118,46 @@ def test_names_kinds_and_activations():
         ("block.linear2", "dense", None),
         ("head", "dense", None),
     ]
-    model, params, x = jax_model("attention and embedding")
-    assert [site.kind for site in looked_at(specimen(model, x, params=params))[0]] == [
-        "embedding", *["attention"] * 4, "dense",
-    ]  # fmt: skip
     model, x = torch_model("shared weights")
     names = [site.name for site in looked_at(specimen(model, x))[0]]
     assert names == ["first", "first#2", "first#3", "head"]
-    model, params, x = jax_model("shared weights")
-    names = [site.name for site in looked_at(specimen(model, x))[0]]
-    assert names == ["first", "first#2", "head"]
+
+
+def with_its_own_derivative(function):
+    wrapped = jax.custom_jvp(function)
+    wrapped.defjvp(lambda given, slopes: (wrapped(*given), slopes[1] @ given[0] + given[1] @ slopes[0]))
+    return wrapped
+
+
+@pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint, with_its_own_derivative])
+def test_a_function_within_holds_the_product_and_its_bias_stands_outside(wrap):
+    product = wrap(lambda w, x: x @ w)
+    model = lambda p, x: jnp.tanh(product(p["w"], x) / 2 + p["b"]) @ p["v"]
+    params = {"w": np.arange(16.0).reshape(4, 4) / 9, "b": np.ones(4), "v": np.ones((4, 3))}
+    sites, _, u = looked_at(specimen(model, VECTORS, params=params))
+    assert summary(sites) == [("w", "dense", "tanh"), ("v", "dense", None)]
+    assert_close(sites[0].leaving, VECTORS @ params["w"] / 2 + 1)
+    assert_close(sites[0].gradient, (u @ params["v"].T) / np.cosh(sites[0].leaving) ** 2)
+
+
+def test_branches_and_loops_are_passed_through():
+    params = {"w": np.eye(4), "v": np.ones((4, 3))}
+
+    def model(p, x):
+        h = jax.lax.cond(True, lambda h: 2 * h, lambda h: h @ p["w"], x @ p["w"])
+        return jax.lax.while_loop(lambda h: False, lambda h: h @ p["w"], jax.lax.stop_gradient(h)) @ p["v"]
+
+    sites = specimen(model, VECTORS, params=params).look(np.ones((6, 3)))
+    assert [site.name for site in sites] == ["w", "v"]
+    assert_close(sites[1].entering, 2 * VECTORS)
+
+
+def test_the_derivative_that_an_author_gave_is_kept():
+    """At zero the slope of jax.nn.relu is zero by its author's will; that of its formula is a half."""
+    params = {"w": np.zeros((4, 4)), "v": np.ones((4, 3))}
+    model = lambda p, x: jax.nn.relu(x @ p["w"]) @ p["v"]
+    site = looked_at(specimen(model, VECTORS, params=params))[0][0]
+    assert_close(site.gradient, np.zeros((6, 4)))
 
 
 class Conv(eqx.Module):
@@ -171,6 +211,30 @@ def test_a_repeated_layer_has_the_sites_of_its_copies():
         assert_close(one.leaving, other.leaving)
         assert_close(one.gradient, other.gradient)
         assert_close(one.into_activation, other.into_activation)
+
+
+class Block(nn.Module):
+    @nn.compact
+    def __call__(self, x, _):
+        return x + nn.Dense(4)(nn.relu(nn.LayerNorm()(x))), None
+
+
+class Stack(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        blocks = nn.scan(Block, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        return nn.Dense(3)(nn.tanh(blocks()(nn.Dense(4)(x), None)[0]))
+
+
+def test_layers_that_flax_scans_over():
+    """The ReLU of each block is that of the sum that enters it."""
+    params = Stack().init(jax.random.key(0), VECTORS)
+    assert read(Stack(), VECTORS, params) == [
+        ("Dense_1.kernel", "dense", "relu"),
+        ("ScanBlock_0.Dense_0.kernel", "dense", "relu"),
+        ("ScanBlock_0.Dense_0.kernel", "dense", "tanh"),
+        ("Dense_0.kernel", "dense", None),
+    ]
 
 
 def test_a_scan_over_positions_is_one_site():

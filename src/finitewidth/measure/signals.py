@@ -128,9 +128,9 @@ def _site_signals(site: Site, before: Site | None) -> SiteSignals:
         kind=site.kind,
         units=z.shape[-1],
         activation=site.activation,
-        forward=float(np.mean(z**2)),
+        forward=float(np.vdot(z, z) / z.size),
         spread=_spread(z),
-        backward=float(np.sum(gradient**2) / len(z)),
+        backward=float(np.vdot(gradient, gradient) / len(z)),
         dead=dead_share(site),
         saturated=saturated_share(site),
         effective_units=effective_units(z),
@@ -168,8 +168,12 @@ def effective_units(features: Float[np.ndarray, "points ..."]) -> float:
 
 def _spread(values: np.ndarray) -> float:
     """Variance over the points over the mean square, each averaged over all entries."""
-    whole = float(np.mean(np.square(values, dtype=float)))
-    return float(np.mean(np.var(values, axis=0, dtype=float))) / whole if whole > 0 else 0.0
+    values = np.asarray(values, float)
+    size = float(np.max(np.abs(values)))
+    if not 0 < size < np.inf:
+        return 0.0 if size == 0 else np.nan
+    values = values / size
+    return float(np.mean(np.var(values, axis=0)) / np.mean(np.square(values)))
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
