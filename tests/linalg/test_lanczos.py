@@ -79,3 +79,15 @@ def test_a_quadrature_that_ends_early(rng):
     nodes, weights = quadrature(matrix.dot, start, 5)
     assert_close(np.sort(nodes[weights > 1e-20]), [1.0, 3.0], SOLVE)
     assert_close(weights.sum(), start @ start)
+
+
+def test_single_precision_ends_at_its_rounding(rng):
+    """A tolerance below it is met as well as it can be."""
+    matrix, _ = symmetric(rng.uniform(-1, 1, 120))
+    single = matrix.astype(np.float32)
+    found = extreme_pairs(
+        single.dot, rng.normal(size=120).astype(np.float32), np.argsort, **{**SETTINGS, "basis": 60}
+    )
+    assert found.converged
+    assert found.vectors.dtype == np.float32
+    assert 1e-9 < found.residuals.max() < 1e-5

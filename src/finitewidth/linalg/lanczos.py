@@ -125,15 +125,16 @@ def extreme_pairs(
             continue
         values, vectors, residuals = krylov.ritz(order)
         sizes = np.maximum(np.abs(values), _SMALL * np.abs(values).max())
-        allowed = sizes[:wanted] * np.where(np.arange(wanted) < count, tolerance, max(tolerance, _ROUGH))
+        shares = np.where(np.arange(wanted) < count, tolerance, max(tolerance, _ROUGH))
+        # No iteration gets below what rounding leaves.
+        allowed = np.maximum(shares * sizes[:wanted], 2 * krylov.rounding())
         if complete or (not early and (residuals[:wanted] <= allowed).all()):
             break
         if full and step < most_steps:
             kept = (wanted + krylov.steps) // 2
             krylov.restart(values[:kept], vectors[:, :kept])
     values, vectors, residuals = (part[..., :count] for part in krylov.ritz(order))
-    converged = bool((residuals <= np.maximum(allowed[:count], 2 * krylov.rounding())).all())
-    return Ritz(values, krylov.combined(vectors).T, residuals, converged)
+    return Ritz(values, krylov.combined(vectors).T, residuals, bool((residuals <= allowed[:count]).all()))
 
 
 def quadrature(product: Product, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
