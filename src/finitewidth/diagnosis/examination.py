@@ -91,9 +91,9 @@ def diagnose(
     subject = specimen(model, x, y, params=params, loss=loss)
     check_function_of_one_input(subject)
     outputs = subject.outputs()
-    classifier = subject.loss == "cross_entropy"
-    if classifier and subject.y is not None:
-        check_classes(subject.y, outputs.shape[1])
+    labels = subject.y if subject.loss == "cross_entropy" else None
+    if labels is not None:
+        check_classes(labels, outputs.shape[1])
     cotangent = rng.choice([-1.0, 1.0], size=outputs.shape).astype(outputs.dtype)
     shares = kernel_shares(subject, cotangent)
     sites = subject.look(cotangent)
@@ -106,7 +106,7 @@ def diagnose(
     evidence = Evidence(
         signals(sites, outputs, numbers),
         None if limit is None or learning_rate is None else Step(learning_rate, limit.largest),
-        Classes(outputs.argmax(axis=1), subject.y, outputs.shape[1], class_names) if classifier else None,
+        None if labels is None else Classes(outputs.argmax(axis=1), labels, outputs.shape[1], class_names),
         empty_statistics(model),
     )
     faults = find_faults(evidence)
@@ -122,16 +122,16 @@ def diagnose(
         outputs=outputs.shape[1],
         loss=None if subject.y is None else subject.value(),
         loss_name=None if subject.y is None else _loss_name(subject.loss),
-        accuracy=float(np.mean(outputs.argmax(axis=1) == subject.y)) if classifier else None,
+        accuracy=None if labels is None else float(np.mean(outputs.argmax(axis=1) == labels)),
         kernel=tangent_kernel_spectrum(subject),
         step=limit,
         next_steps=curves,
         laziness=None if start is None else laziness(_at_start(model, params, start, x), subject),
-        collapse=collapse(subject)[-1] if classifier else None,
+        collapse=None if labels is None else collapse(subject)[-1],
         depth_over_width=sum(1 / units for units in hidden),
         effective_depth=participation(np.array(list(shares.values()))),
     )
-    chance = float(np.bincount(subject.y).max() / subject.points) if classifier else math.nan
+    chance = math.nan if labels is None else float(np.bincount(labels).max() / subject.points)
     wrong = [findings.complaint(fault) for fault in faults]
     return found._replace(
         findings=findings.all_findings(found, wrong, chance), verdict=findings.verdict(wrong)

@@ -17,6 +17,7 @@ from finitewidth.diagnosis.optimisers import Name
 from finitewidth.measure.operators import SymmetricOperator
 from finitewidth.measure.specimen import Specimen, Vector
 from finitewidth.measure.spectrum import eigenpairs
+from finitewidth.measure.stability import stability_limit
 
 # Points in one of the batches that Adam would see.
 _BATCH = 32
@@ -96,17 +97,3 @@ def largest_curvature(specimen: Specimen, scale: Vector) -> tuple[float, float]:
         found = eigenpairs(SymmetricOperator(scaled, len(scale), scale.dtype), 1)
     value = float(found.values[0])
     return value, float(found.residuals[0]) / abs(value) if value else 0.0
-
-
-# The stability limits eta * lambda, by the momentum b.
-_LIMITS = {
-    "sgd": lambda b: 2.0,
-    "momentum": lambda b: 2 + 2 * b,
-    "nesterov": lambda b: (2 + 2 * b) / (1 + 2 * b),
-    "adam": lambda b: (2 + 2 * b) / (1 - b),
-}
-
-
-def stability_limit(optimizer: Name, momentum: float) -> float:
-    """The largest eta * lambda at which an optimiser is stable."""
-    return _LIMITS[optimizer](momentum)

@@ -7,12 +7,16 @@ from finitewidth.dynamics.algorithms import (
     SpectralAlgorithm,
     check_algorithm,
 )
+from finitewidth.dynamics.catapult import CatapultPath, CatapultPhases, OnePointNetwork, Phase
+from finitewidth.dynamics.catapult_relu import ReluCatapult, relu_catapult
 from finitewidth.dynamics.clocks import Clock, Flow, Steps
 from finitewidth.dynamics.kernel_descent import SpectralFilter, Spectrum, smoother, training_filter
+from finitewidth.dynamics.quadratic_phases import QuadraticPhases, quadratic_phases
 from finitewidth.dynamics.ridge import RidgeFit, ridge_regression
 
 __all__ = [
-    "Clock", "DirectOptimization", "Flow", "GradientDescent", "GradientFlow", "RidgeFit", "SpectralAlgorithm",
-    "SpectralFilter", "Spectrum", "Steps", "check_algorithm", "ridge_regression", "smoother",
-    "training_filter",
+    "CatapultPath", "CatapultPhases", "Clock", "DirectOptimization", "Flow", "GradientDescent",
+    "GradientFlow", "OnePointNetwork", "Phase", "QuadraticPhases", "ReluCatapult", "RidgeFit", "SpectralAlgorithm",
+    "SpectralFilter", "Spectrum", "Steps", "check_algorithm", "quadratic_phases", "relu_catapult",
+    "ridge_regression", "smoother", "training_filter",
 ]  # fmt: skip

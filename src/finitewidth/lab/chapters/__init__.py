@@ -15,6 +15,7 @@ CHAPTERS = {
     "kernel_regression": "Kernel regression",
     "tangent_kernel": "Tangent kernel",
     "lazy_training": "Lazy training",
+    "large_learning_rates": "Large learning rates",
     "trained_networks": "Trained networks",
     "loss_landscape": "Loss landscape",
     "quadratic_models": "Quadratic models",

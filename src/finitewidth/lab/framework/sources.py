@@ -19,6 +19,7 @@ _ORF_543 = {
     "10/10": "introduction to the NTK",
     "10/12": "training to zero loss in the NTK regime",
     "10/31": "kernels",
+    "11/7": "large steps in quadratic models",
     "11/30": "path counting for ReLU networks",
 }
 
