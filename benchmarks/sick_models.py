@@ -33,7 +33,7 @@ def deep_cnn(gain: float) -> Trained:
     for _ in range(14):
         parts += [nn.Conv2d(16, 16, 3, padding=1), nn.GELU()]
     model = nn.Sequential(*parts, nn.Flatten(), nn.Linear(1024, 10))
-    return train_torch(drawn(model, gain), digits(), 1e-4, epochs=1)
+    return train_torch(drawn(model, gain), digits(), 1e-4, epochs=0)
 
 
 class Deep(linen.Module):
@@ -51,7 +51,7 @@ class Deep(linen.Module):
 def deep_finitewidth(C_W: float, data: Data) -> Trained:
     net = fw.MLP((64,) * 16, "gelu", C_b=0.0, C_W=C_W)
     params = net.init(KEY, data.x.shape[1], dtype=jnp.float32)
-    params, score = train_jax(net.apply, params, data, rate=1e-5, optimizer="sgd", epochs=1)
+    params, score = train_jax(net.apply, params, data, rate=1e-5, optimizer="sgd", epochs=0)
     return Trained(net, params, data, 1e-5, "sgd", score)
 
 
@@ -134,7 +134,7 @@ SICK: dict[str, tuple[str, Callable[[], Trained]]] = {
         "vanishing gradients", lambda: of_linen(Deep(12, 1.0), table("wine"), rate=1e-4, epochs=2)
     ),
     "silu 16 layers, weights too large, diabetes": (
-        "exploding gradients", lambda: deep(table("diabetes"), 16, nn.SiLU, 3.0, epochs=1)
+        "exploding gradients", lambda: deep(table("diabetes"), 16, nn.SiLU, 3.0, epochs=0)
     ),
     "CNN gelu 15 layers, weights too large": ("exploding gradients", lambda: deep_cnn(2.5)),
     "finitewidth gelu 16 layers, C_W = 6": (

@@ -1,7 +1,8 @@
 """A network is looked at from all sides, and what was found put in words."""
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from finitewidth.checks import check_whole
 from finitewidth.diagnosis import findings
 from finitewidth.diagnosis.layers import layer_rows
 from finitewidth.diagnosis.next_steps import next_steps
-from finitewidth.diagnosis.optimisers import NAMES, Name
+from finitewidth.diagnosis.optimisers import NAMES, Name, Training
 from finitewidth.diagnosis.points import check_classes, some_points
 from finitewidth.diagnosis.result import Diagnosis
 from finitewidth.diagnosis.sizes import kernel_shares, participation
@@ -21,7 +22,7 @@ from finitewidth.diagnosis.tangent_kernel import tangent_kernel_spectrum
 from finitewidth.foreign import is_torch
 from finitewidth.measure.checks import check_function_of_one_input, check_mode, empty_statistics
 from finitewidth.measure.collapse import collapse
-from finitewidth.measure.faults import Classes, Evidence, Step, find_faults
+from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
 from finitewidth.measure.labels import Loss
 from finitewidth.measure.laziness import laziness
 from finitewidth.measure.signals import signals
@@ -88,32 +89,47 @@ def diagnose(
     rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key)))
     check_mode(model, params, x)
     x, y = some_points(x, y, points, rng)
-    subject = specimen(model, x, y, params=params, loss=loss)
-    check_function_of_one_input(subject)
+    with _gradients(model):
+        subject = specimen(model, x, y, params=params, loss=loss)
+        check_function_of_one_input(subject)
+        if subject.loss == "cross_entropy" and subject.y is not None:
+            check_classes(subject.y, subject.outputs().shape[1])
+        begun = None if start is None else _at_start(model, params, start, x)
+        training = Training(learning_rate, optimizer, momentum, steps)
+        found, faults = _examined(_name(model), subject, begun, training, rng, class_names, model)
+    wrong = [findings.complaint(fault) for fault in faults]
+    return found._replace(findings=findings.all_findings(found, wrong), verdict=findings.verdict(wrong))
+
+
+def _examined(
+    name: str,
+    subject: Specimen,
+    begun: Specimen | None,
+    training: Training,
+    rng: np.random.Generator,
+    class_names: Sequence[str] | None,
+    model: Any,
+) -> tuple[Diagnosis, list[Fault]]:
+    """All measurements, and the faults that they show."""
     outputs = subject.outputs()
     labels = subject.y if subject.loss == "cross_entropy" else None
-    if labels is not None:
-        check_classes(labels, outputs.shape[1])
+    predicted = outputs.argmax(axis=1)
     cotangent = rng.choice([-1.0, 1.0], size=outputs.shape).astype(outputs.dtype)
-    shares = kernel_shares(subject, cotangent)
-    sites = subject.look(cotangent)
+    shares, sites = kernel_shares(subject, cotangent), subject.look(cotangent)
     limit = curves = None
     if subject.y is not None:
-        limit = step_limit(subject, learning_rate, optimizer, momentum)
-        if learning_rate is not None:
-            curves = next_steps(subject, learning_rate, optimizer, momentum, steps)
-    numbers = subject.y if subject.loss == "mse" else None
+        limit = step_limit(subject, training.learning_rate, training.optimizer, training.momentum)
+        curves = next_steps(subject, training)
     evidence = Evidence(
-        signals(sites, outputs, numbers),
-        None if limit is None or learning_rate is None else Step(learning_rate, limit.largest),
-        None if labels is None else Classes(outputs.argmax(axis=1), labels, outputs.shape[1], class_names),
+        signals(sites, outputs, subject.y if subject.loss == "mse" else None),
+        None if limit is None or limit.learning_rate is None else Step(limit.learning_rate, limit.largest),
+        None if labels is None else Classes(predicted, labels, outputs.shape[1], class_names),
         empty_statistics(model),
     )
     faults = find_faults(evidence)
     layers = layer_rows(sites, evidence.signals, shares, faults)
-    hidden = [layer.units for layer in layers[:-1]]
     found = Diagnosis(
-        name=_name(model),
+        name=name,
         verdict="",
         findings=(),
         layers=layers,
@@ -122,20 +138,29 @@ def diagnose(
         outputs=outputs.shape[1],
         loss=None if subject.y is None else subject.value(),
         loss_name=None if subject.y is None else _loss_name(subject.loss),
-        accuracy=None if labels is None else float(np.mean(outputs.argmax(axis=1) == labels)),
+        accuracy=None if labels is None else float(np.mean(predicted == labels)),
+        chance=None if labels is None else float(np.bincount(labels).max() / subject.points),
         kernel=tangent_kernel_spectrum(subject),
         step=limit,
         next_steps=curves,
-        laziness=None if start is None else laziness(_at_start(model, params, start, x), subject),
+        laziness=None if begun is None else laziness(begun, subject),
         collapse=None if labels is None else collapse(subject)[-1],
-        depth_over_width=sum(1 / units for units in hidden),
+        depth_over_width=sum((1 / layer.units for layer in layers[:-1]), 0.0),
         effective_depth=participation(np.array(list(shares.values()))),
     )
-    chance = math.nan if labels is None else float(np.bincount(labels).max() / subject.points)
-    wrong = [findings.complaint(fault) for fault in faults]
-    return found._replace(
-        findings=findings.all_findings(found, wrong, chance), verdict=findings.verdict(wrong)
-    )
+    return found, faults
+
+
+@contextlib.contextmanager
+def _gradients(model: Any) -> Iterator[None]:
+    """PyTorch differentiates, whatever block of `no_grad` the call stands in."""
+    if not is_torch(model):
+        yield
+        return
+    import torch
+
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 def _at_start(model: Any, params: PyTree | None, start: Any, x: Any) -> Specimen:

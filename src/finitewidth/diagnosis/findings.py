@@ -21,11 +21,11 @@ _LAZY = 0.1
 _TIMES = 10
 
 
-def all_findings(found: Diagnosis, faults: Sequence[Finding], chance: float) -> tuple[Finding, ...]:
+def all_findings(found: Diagnosis, faults: Sequence[Finding]) -> tuple[Finding, ...]:
     """The faults, then every other figure in the order of the page."""
     parts = list(faults)
     if found.loss is not None:
-        parts.append(performance(found.loss, found.loss_name or "", found.accuracy, chance))
+        parts.append(performance(found.loss, found.loss_name or "", found.accuracy, found.chance))
     parts += layer_factors(found.layers)
     if found.step is not None:
         parts += step(found.step)
@@ -42,7 +42,7 @@ def all_findings(found: Diagnosis, faults: Sequence[Finding], chance: float) -> 
 
 def complaint(fault: Fault) -> Finding:
     """A fault of the table, as a figure of the page."""
-    name = fault.name if fault.site is None else f"{fault.name} at {fault.site}"
+    name = fault.name if fault.site is None else f"{fault.name} (layer {fault.site})"
     return Finding(name, short(fault.value), fault.sentence, fault.remedy, fault.severity)
 
 
@@ -54,7 +54,7 @@ def verdict(faults: Sequence[Finding]) -> str:
     return f"{'One fault' if len(wrong) == 1 else f'{len(wrong)} faults'}: {joined(wrong)}."
 
 
-def performance(loss: float, name: str, accuracy: float | None, chance: float) -> Finding:
+def performance(loss: float, name: str, accuracy: float | None, chance: float | None) -> Finding:
     """How well the network does at the points."""
     if accuracy is None:
         return Finding("loss", short(loss), f"The mean loss ({name}) at these points.")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from finitewidth.diagnosis.critical import ONE, Factors, critical_factors, follows
 from finitewidth.diagnosis.result import LayerRow
+from finitewidth.diagnosis.sizes import layer_of
 from finitewidth.measure.faults import Fault
 from finitewidth.measure.signals import Signals, SiteSignals
 from finitewidth.measure.sites import Site
@@ -36,7 +37,7 @@ def layer_rows(
                     dead=signals.dead,
                     saturated=signals.saturated,
                     effective_units=signals.effective_units,
-                    share=shares.get(site.parameter.rpartition(".")[0] or site.parameter),
+                    share=shares.get(layer_of(site.parameter)),
                     flag=", ".join(fault.name for fault in faults if fault.site == site.name),
                 )
             )

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import log_softmax, softmax
 
-from finitewidth.diagnosis.optimisers import Name, Optimiser, optimiser
+from finitewidth.diagnosis.optimisers import Optimiser, Training, optimiser
 from finitewidth.measure.specimen import Specimen, Vector
 
 # Losses beyond this multiple of the first have left for good, and the next would only overflow.
@@ -56,11 +56,13 @@ class _State(NamedTuple):
     gradient: Callable[[], Vector]
 
 
-def next_steps(
-    specimen: Specimen, learning_rate: float, name: Name = "sgd", momentum: float = 0.9, steps: int = 40
-) -> NextSteps | None:
-    """Both curves on all points of a specimen; None for a loss that is a function, whose slope is unknown."""
-    if not isinstance(specimen.loss, str):
+def next_steps(specimen: Specimen, training: Training) -> NextSteps | None:
+    """Both curves on all points of a specimen.
+
+    None without a learning rate, and for a loss that is a function, whose slope is unknown.
+    """
+    rate, name, momentum, steps = training
+    if rate is None or not isinstance(specimen.loss, str):
         return None
 
     def trained(shift: Vector) -> _State:
@@ -72,10 +74,10 @@ def next_steps(
             return _State(np.inf, lambda: shift)
 
     predicted, measured = (
-        _curve(state_at, specimen.weights, learning_rate, optimiser(name, momentum), steps)
+        _curve(state_at, specimen.weights, rate, optimiser(name, momentum), steps)
         for state_at in (_Tangent(specimen), trained)
     )
-    return NextSteps(predicted, measured, learning_rate)
+    return NextSteps(predicted, measured, rate)
 
 
 def _curve(

@@ -1,7 +1,7 @@
 """The steps of gradient descent, momentum, Nesterov and Adam, on a row of weights."""
 
 import abc
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -11,6 +11,15 @@ Name = Literal["sgd", "momentum", "nesterov", "adam"]
 NAMES: tuple[str, ...] = get_args(Name)
 
 _SECOND_MOMENT, _EPSILON = 0.999, 1e-8
+
+
+class Training(NamedTuple):
+    """How somebody trains: the step, if it is known, the rule with its beta; and how far to look ahead."""
+
+    learning_rate: float | None
+    optimizer: Name = "sgd"
+    momentum: float = 0.9
+    steps: int = 40
 
 
 class Optimiser(abc.ABC):

@@ -1,6 +1,7 @@
 """The page about a network: one HTML file that needs nothing else."""
 
 import html
+import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -102,8 +103,10 @@ def _verdict(found: Diagnosis) -> str:
 
 
 def _words(finding: Finding) -> str:
-    remedy = f' <span class="remedy">{parts.text(finding.remedy)}</span>' if finding.remedy else ""
-    return parts.text(finding.meaning) + remedy
+    if not finding.remedy:
+        return parts.text(finding.meaning)
+    remedy = re.sub("`(.*?)`", r"<code>\1</code>", parts.text(finding.remedy))
+    return f'{parts.text(finding.meaning)} <span class="remedy">{remedy}</span>'
 
 
 _COLUMNS = (

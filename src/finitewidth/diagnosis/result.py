@@ -91,9 +91,11 @@ class Diagnosis(NamedTuple):
         One row a layer, in the order of the computation.
     points, parameters, outputs
         How many points were looked at, and the size of the network.
-    loss, loss_name, accuracy
-        The mean loss at the points and its name; the share of points classified correctly. None without
-        labels, and for regression.
+    loss, loss_name
+        The mean loss at the points and its name; None without labels.
+    accuracy, chance
+        Share of the points that is classified correctly, and that the commonest class has; None but for
+        classifiers.
     kernel
         The spectrum of the network's tangent kernel.
     step
@@ -121,6 +123,7 @@ class Diagnosis(NamedTuple):
     loss: float | None
     loss_name: str | None
     accuracy: float | None
+    chance: float | None
     kernel: TangentKernel
     step: StepLimit | None
     next_steps: NextSteps | None

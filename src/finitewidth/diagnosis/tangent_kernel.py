@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.diagnosis.sizes import participation
 from finitewidth.measure.laziness import MOST_ROWS, tangent_kernel
 from finitewidth.measure.specimen import Specimen
 
@@ -41,7 +42,7 @@ class TangentKernel(NamedTuple):
     @property
     def effective_rank(self) -> float:
         """(sum of eigenvalues)^2 / sum of their squares: how many modes share the learning."""
-        return float(self.eigenvalues.sum() ** 2 / np.sum(self.eigenvalues**2))
+        return participation(self.eigenvalues)
 
 
 def tangent_kernel_spectrum(specimen: Specimen) -> TangentKernel:
