@@ -15,6 +15,8 @@ from sklearn.datasets import load_digits
 import finitewidth as fw
 
 WIDTH, CLASSES, STEPS = 32, 10, 60
+# The networks are small: threads would wait for each other, and for the other worker.
+torch.set_num_threads(1)
 
 
 class Trained(NamedTuple):

@@ -11,9 +11,10 @@ def some_points(x: Any, y: Any, most: int, rng: np.random.Generator) -> tuple[An
     """At most so many points, in a random order; every class keeps its share of them."""
     count = len(jax.tree.leaves(x)[0])
     labels = None if y is None else np.asarray(y)
-    classes = labels is not None and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) == count
+    if labels is not None and (labels.ndim == 0 or len(labels) != count):
+        raise ValueError(f"y has shape {labels.shape} and x has {count} points: give a label for each.")
     rows = rng.permutation(count)
-    if classes and labels is not None:
+    if labels is not None and labels.ndim == 1 and labels.dtype.kind in "iu":
         rows = rows[np.argsort(_turns(labels[rows]), kind="stable")]
     rows = rows[:most]
     return jax.tree.map(lambda part: part[rows], x), None if y is None else y[rows]
