@@ -130,9 +130,9 @@ def files(tmp_path, rng):
 GOOD = {
     "nets:good --data t.csv --target kind --lr 0.1": 3,
     "nets.py:good --data t.csv --target kind --checkpoint wrapped.pt --start fits.pt": 3,
-    "nets:ready --data t.csv --target kind": 3,
-    "nets:images --data pictures.npz": 10,
-    "nets:images --data digits --scale 16 --shape 1x8x8 --points 50": 10,
+    "nets:images --data pictures.npz --points 20": 10,
+    "nets:ready --data t.csv --target kind --points 12": 3,
+    "nets:images --data digits --scale 16 --shape 1x8x8 --points 20": 10,
     "nets:regression --data r.csv --target price --lr 0.01 --optimizer adam": 1,
     "nets:pair --data t.csv --target kind --checkpoint fits.npz --start fits.npz": 3,
     "nets:of_linen --data t.csv --target kind --scale column": 3,
@@ -171,7 +171,7 @@ def test_the_numbers_are_those_of_the_library(command, files):
 
 def test_checkpoints_of_flax_and_equinox(command, files):
     layer = lambda n, out: {"kernel": np.full((n, out), 0.1, np.float32), "bias": np.zeros(out, np.float32)}
-    params = {"params": {"Dense_0": layer(4, 8), "Dense_1": layer(8, 3)}}
+    params = {"params": {"Dense_1": layer(4, 8), "Dense_0": layer(8, 3)}}
     (files / "net.msgpack").write_bytes(serialization.to_bytes(params))
     model = eqx.nn.MLP(4, 3, 8, 1, key=jax.random.key(1))
     eqx.tree_serialise_leaves(files / "net.eqx", model)
@@ -190,7 +190,7 @@ WRONG = {
     f":good {DATA}": "MODEL must be module:factory",
     f"nets:go-od {DATA}": "MODEL must be module:factory",
     f"nots:good {DATA}": "there is no module 'nots' here or on Python's path",
-    f"nets.models:good {DATA}": "cannot be imported",
+    f"nets.models:good {DATA}": "there is no module 'nets.models' here or on Python's path",
     f"nots.py:good {DATA}": "nots.py does not exist.",
     f"nets:goood {DATA}": "nets has no factory 'goood'. Did you mean 'good'?",
     f"broken.py:oops {DATA}": "broken.py cannot be imported: SyntaxError",
@@ -200,7 +200,7 @@ WRONG = {
     f"nets:dropout {DATA}": "call `model.eval()` first.",
     f"nets:statistics {DATA}": "call `model.eval()` first.",
     f"nets:infinite {DATA}": "NaN or infinite",
-    f"nets:two_outputs {DATA}": "label",
+    f"nets:two_outputs {DATA}": "needs classes between 0 and 1, one per output",
     f"nets:four_outputs {DATA}": "class 3 of the model's 4 has no sample in the data",
     f"nets:other_inputs {DATA}": "the model does not take inputs of shape (30, 4)",
     f"nets:good {DATA} --checkpoint no.pt": "checkpoint no.pt does not exist.",
