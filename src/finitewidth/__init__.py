@@ -20,6 +20,7 @@ from finitewidth.lazy import exports
 if TYPE_CHECKING:
     from finitewidth.activations import ACTIVATION_NAMES, Activation
     from finitewidth.architecture import MLP, Activate, Dense, Layer, Repeat, Sequential
+    from finitewidth.diagnosis import Diagnosis, diagnose
     from finitewidth.dynamics import DirectOptimization, GradientDescent, GradientFlow
     from finitewidth.models import CubicModel, LinearModel, QuadraticModel, TangentModel
     from finitewidth.nearly_kernel_methods import NearlyKernel, nearly_kernel, nearly_kernel_machine

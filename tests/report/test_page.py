@@ -8,7 +8,8 @@ import pytest
 
 from browser import Browser
 from finitewidth.data import Table
-from finitewidth.report.page import SECTIONS, inline_svg, report_page
+from finitewidth.report.page import SECTIONS, report_page
+from finitewidth.report.parts import inline_svg
 from finitewidth.report.prediction_figures import loss_figure
 from finitewidth.study.preparation import Options, prepare
 from finitewidth.study.study import Choices, run_study

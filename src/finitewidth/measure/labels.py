@@ -28,8 +28,8 @@ def as_data(x: Any, y: Any, loss: Loss | None, dtype: Any, shape_of: Callable[[A
         shape = shape_of(x)
     except (TypeError, ValueError, RuntimeError) as error:
         shapes = ", ".join(str(part.shape) for part in jax.tree.leaves(x))
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"the model does not take inputs of shape {shapes}: {reason}") from error
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ValueError(f"the model does not take inputs of shape {shapes}: {reason}.") from error
     if not shape or shape[0] != points:
         raise ValueError(
             f"the model turned {points} inputs into shape {shape}; its first axis must be the inputs."

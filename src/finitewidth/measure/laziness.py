@@ -17,6 +17,8 @@ from finitewidth.measure.specimen import Specimen
 
 # Rows of the kernel, points times outputs, beyond which only the first points are taken.
 MOST_ROWS = 400
+# A Jacobian of this size is kept whole; beyond it every column of the kernel takes two products with all points.
+_JACOBIAN_BYTES = 2**30
 
 
 class FeatureChange(NamedTuple):
@@ -81,8 +83,10 @@ def tangent_kernel(specimen: Specimen, points: int) -> Float[np.ndarray, "rows r
     """J J^T of the first points with all their outputs."""
     shown = specimen.on(jax.tree.map(lambda part: part[:points], specimen.x))
     shape = shown.outputs().shape
+    if shape[0] * shape[1] * shown.weights.nbytes <= _JACOBIAN_BYTES:
+        rows = shown.jacobian().reshape(shape[0] * shape[1], -1).astype(float)
+        return rows @ rows.T
     units = np.eye(shape[0] * shape[1]).reshape(-1, *shape)
-    # Columns, not the Jacobian: that would be (points x outputs x parameters) numbers.
     columns = [shown.jacobian_product(shown.transposed_jacobian_product(unit)).ravel() for unit in units]
     return np.array(columns, float)
 

@@ -1,20 +1,15 @@
 """The report of a study: one HTML file that needs nothing else."""
 
 import html
-import io
 import math
-import re
 from collections.abc import Callable
-from importlib import resources
 from typing import NamedTuple
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from finitewidth.report import parts
 from finitewidth.report import prediction_figures as figures
-from finitewidth.report import style
 from finitewidth.study.scores import ClassificationScores, RegressionScores
 from finitewidth.study.study import Study
 from finitewidth.study.words import describe, grouped_columns, network_words, training_words
@@ -111,77 +106,30 @@ SECTIONS = (
 def report_page(study: Study) -> str:
     """The whole page."""
     data = study.data
-    title = f"{data.name}: {data.target}"
     drawn = [(section, section.draw(study)) for section in SECTIONS]
-    cards = "\n".join(_card(s, study, figure) for s, figure in drawn if figure is not None)
-    notes = "".join(f"<li>{_text(note)}</li>" for note in data.notes)
-    words = "".join(f"<p>{_text(part)}</p>" for part in describe(study))
-    css = resources.files("finitewidth.report").joinpath("page.css").read_text(encoding="utf-8")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)} - finitewidth</title>
-<link rel="icon" href="data:,">
-<style>
-{css}</style>
-</head>
-<body>
-<header>
-<p class="kind">The distribution of trained networks</p>
-<h1>{html.escape(title)}</h1>
-<p class="network">{_text(network_words(study))}; {_text(training_words(study))}</p>
-</header>
-<main>
-<ul class="numbers">{_numbers(study)}</ul>
+    cards = "\n".join(
+        parts.card(section.id, section.title, figure, section.caption(study))
+        for section, figure in drawn
+        if figure is not None
+    )
+    notes = "".join(f"<li>{parts.text(note)}</li>" for note in data.notes)
+    words = "".join(f"<p>{parts.text(part)}</p>" for part in describe(study))
+    body = f"""{parts.numbers(_numbers(study))}
 <section id="summary"><h2>In words</h2>{words}{f'<ul class="notes">{notes}</ul>' if notes else ""}</section>
 {_comparison(study)}<div class="figures">
 {cards}
 </div>
 {_columns(study)}
-<section id="settings"><h2>Settings</h2>{_settings(study)}</section>
-</main>
-</body>
-</html>
-"""
-
-
-def _text(words: str) -> str:
-    """Words as HTML; a number and its per cent sign stay on one line."""
-    return html.escape(words).replace(" %", "&nbsp;%")
-
-
-def _card(section: Section, study: Study, figure: Figure) -> str:
-    caption = section.caption(study)
-    return (
-        f'<figure id="{section.id}"><h2>{section.title}</h2>{inline_svg(figure, section.id, section.title)}'
-        f"<figcaption>{_text(caption)}</figcaption></figure>"
+<section id="settings"><h2>Settings</h2>{_settings(study)}</section>"""
+    return parts.whole_page(
+        "The distribution of trained networks",
+        f"{data.name}: {data.target}",
+        f"{network_words(study)}; {training_words(study)}",
+        body,
     )
 
 
-def inline_svg(figure: Figure, name: str, label: str) -> str:
-    """A figure as an element of the page: scales with it, and shares no identifier with its neighbours."""
-    text = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with style.house_style(), mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
-        # `savefig` would draw everything twice.
-        FigureCanvasSVG(figure).print_svg(text, metadata=nothing)
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'href="#', f'href="#{name}-', svg)
-    svg = svg.replace("url(#", f"url(#{name}-")
-    opening = re.match(r"<svg[^>]*>", svg)
-    box = re.search(r'viewBox="([^"]*)"', svg)
-    if opening is None or box is None:
-        raise ValueError(f"the figure {name!r} was not drawn as SVG.")
-    start = f'<svg viewBox="{box[1]}" role="img" aria-label="{html.escape(label)}">'
-    return start + svg[opening.end() :].replace("xlink:href", "href")
-
-
-def _numbers(study: Study) -> str:
+def _numbers(study: Study) -> list[tuple[str, str]]:
     """The few numbers that one looks for first."""
     items: list[tuple[str, str]] = []
     scores, data = study.scores, study.data
@@ -202,7 +150,7 @@ def _numbers(study: Study) -> str:
     if study.verification is not None:
         share = float(np.mean(np.abs(study.verification.z_mean) < 2))
         items.append((f"{100 * share:.0f} %", "of means within 2 standard errors of real networks"))
-    return "".join(f"<li><b>{_text(value)}</b> {_text(words)}</li>" for value, words in items)
+    return items
 
 
 def _comparison(study: Study) -> str:
@@ -223,9 +171,9 @@ def _comparison(study: Study) -> str:
     for name, score, error in sorted(rows, key=lambda row: -row[1]):
         length = 100 * min(max(score, 0.0), 1.0)
         body += (
-            f"<tr{' class=own' if name == own else ''}><th>{_text(name)}</th>"
+            f"<tr{' class=own' if name == own else ''}><th>{parts.text(name)}</th>"
             f'<td class="bar"><span style="width: {length:.1f}%"></span></td>'
-            f"<td>{_text(f'{100 * score:.1f} %')}</td><td>{html.escape(error)}</td></tr>"
+            f"<td>{parts.text(f'{100 * score:.1f} %')}</td><td>{html.escape(error)}</td></tr>"
         )
     return (
         '<section id="comparison"><h2>Beside other methods</h2><table class="comparison"><thead><tr><td></td>'
@@ -237,7 +185,7 @@ def _comparison(study: Study) -> str:
 
 def _columns(study: Study) -> str:
     rows = "".join(
-        f"<tr><th>{html.escape(names)}</th><td>{_text(done)}</td></tr>"
+        f"<tr><th>{html.escape(names)}</th><td>{parts.text(done)}</td></tr>"
         for names, done in grouped_columns(study.data)
     )
     return (
@@ -266,7 +214,4 @@ def _settings(study: Study) -> str:
     }
     if study.verification is not None:
         rows["networks"] = f"{study.verification.networks} trained for {study.verification.steps:,} steps"
-    body = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items()
-    )
-    return f"<table>{body}</table>"
+    return parts.definitions(rows)

@@ -8,7 +8,7 @@ import typer
 from finitewidth.cli.help import Command
 
 # The order of the help; others follow by name.
-_FIRST = ("predict", "tune", "kernel", "lab", "train_ensemble")
+_FIRST = ("predict", "diagnose", "tune", "kernel", "lab", "train_ensemble")
 
 
 def add_commands(app: typer.Typer) -> None:
