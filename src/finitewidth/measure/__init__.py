@@ -43,6 +43,5 @@ if TYPE_CHECKING:
     from finitewidth.measure.specimen import Specimen, specimen
     from finitewidth.measure.spectrum import Eigenpairs, eigenpairs, overlap, share_in_space
     from finitewidth.measure.stability import EdgeOfStability, edge_of_stability, stability_limit
-    from finitewidth.measure.training_phases import TrainingPhase, TrainingPhases, training_phases
 
 __all__, __getattr__ = exports(__name__, __file__)

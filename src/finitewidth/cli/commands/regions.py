@@ -54,7 +54,7 @@ def regions(
         from finitewidth.report.figures import picture_format
 
         picture_format(check_output(out, force))
-    from finitewidth.cli.factories import load_model
+    from finitewidth.cli.model_source import load_model
     from finitewidth.measure import regions as measured
 
     points = _points(
