@@ -246,3 +246,30 @@ def test_the_same_numbers_in_jax_and_pytorch():
         for part in ("entering", "leaving", "gradient", "into_activation"):
             assert_close(getattr(one, part), getattr(two, part), 1e-5)
     assert jax.tree.leaves(ours.params)[0].dtype == np.float32
+
+
+def test_batches_of_points_give_the_same_sites():
+    model = residual(in_place=True)
+    whole, parts = (specimen(model, IMAGES, batch_size=size).look(U) for size in (None, 4))
+    for one, two in zip(whole, parts, strict=True):
+        assert one[:2] == two[:2]
+        for part in ("entering", "leaving", "gradient", "into_activation"):
+            assert_close(getattr(two, part), getattr(one, part))
+
+
+class TwoInputs(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(4, 3), torch.nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.left(x["left"]).tanh() + self.right(x["right"])
+
+
+def test_several_inputs():
+    x = {"left": SEQUENCES[:, 0, :4], "right": SEQUENCES[:, 1, :2]}
+    left, right = specimen(TwoInputs(), x).look(U)
+    assert_close(left.entering, x["left"])
+    assert_close(right.entering, x["right"])
+    assert_close(right.gradient, U)
+    assert_close(left.gradient, U / np.cosh(left.leaving) ** 2)
