@@ -17,7 +17,7 @@ from finitewidth.measure.specimen import Specimen
 
 # Rows of the kernel, points times outputs, beyond which only the first points are taken.
 MOST_ROWS = 400
-# A Jacobian of this size is kept whole; beyond it every column of the kernel takes two products with all points.
+# A Jacobian up to this size is kept whole; beyond it, every column of the kernel takes two products.
 _JACOBIAN_BYTES = 2**30
 
 
