@@ -15,6 +15,7 @@ REQUIREMENTS = {
         "numpy<2",
         "scipy<1.14",
     ),
+    "regioncam": ("regioncam==0.5.2", "numpy>=2,<3"),
 }
 
 
