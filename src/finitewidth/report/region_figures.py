@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import CenteredNorm, LinearSegmentedColormap, hsv_to_rgb
 from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
 
 from finitewidth.measure.regions import LineRegions, PlaneRegions, RegionHistory
 from finitewidth.report import style
@@ -102,10 +103,11 @@ def _draw_output(figure: Figure, axes: Axes, found: PlaneRegions, output: int) -
         np.stack([corner[:, 0], corner[:, place], corner[:, place + 1]], axis=1)[found.counts > place + 1]
         for place in range(1, most - 1)
     ]
+    x, y = found.corners.reshape(-1, 2).T
+    grid = Triangulation(x, y, np.concatenate(fans))
     mesh = axes.tripcolor(
-        *found.corners.reshape(-1, 2).T, values.reshape(-1), triangles=np.concatenate(fans),
-        shading="gouraud", cmap=_DIVERGING, norm=CenteredNorm(), rasterized=True,
-    )  # fmt: skip
+        grid, values.reshape(-1), shading="gouraud", cmap=_DIVERGING, norm=CenteredNorm(), rasterized=True
+    )
     edges = np.stack([found.corners, np.roll(found.corners, -1, axis=1)], axis=2).reshape(-1, 2, 2)
     axes.add_collection(LineCollection(list(edges), colors=_INK, linewidths=0.6 * _width(found), alpha=0.6))
     bar = figure.colorbar(mesh, ax=axes, pad=0.02, label=f"output {output}")

@@ -65,7 +65,7 @@ def regions(
     started = time.perf_counter()
     if plane is not None:
         found = measured.plane_regions(program, measured.plane_through(points, margin))
-        facts = {
+        facts: dict[str, Any] = {
             "regions": found.number,
             "affine_maps": found.affine_maps,
             "neurons": program.neurons,

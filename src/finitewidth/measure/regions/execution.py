@@ -93,7 +93,7 @@ def _advance(batch: _Batch, operation: Operation) -> _Batch:
     if isinstance(operation, Linear):
         z = _product(operation.matrix, values[operation.source])
         z[:, -1] += operation.bias
-        size = np.abs(operation.matrix) @ sizes[operation.source] + np.abs(operation.bias)
+        size = abs(operation.matrix) @ sizes[operation.source] + np.abs(operation.bias)
         values[new], batch.sizes = _without_noise(batch, z, size), {**sizes, new: size}
     elif isinstance(operation, Scale):
         values[new] = values[operation.source] * operation.factors

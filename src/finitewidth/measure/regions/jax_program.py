@@ -112,17 +112,18 @@ class _Reader:
         source, *rest = inputs
         if equation.primitive.name == "convert_element_type":
             return source
-        if any(not isinstance(known, np.ndarray) for known in rest):
+        numbers = [known for known in rest if isinstance(known, np.ndarray)]
+        if len(numbers) < len(rest):
             raise ValueError(
                 f"{equation.primitive.name} with places that depend on the input has no regions."
             )
         source = self.value(source, source.shape)
         index = np.arange(1, int(np.prod(source.shape)) + 1).reshape(source.shape)
-        padded_with = rest[0] if equation.primitive.name == "pad" else np.zeros(())
+        padded_with = numbers[0] if equation.primitive.name == "pad" else np.zeros(())
         if np.any(padded_with):
             raise ValueError(f"padding with {padded_with} is not known; pad with zeros.")
         # Places count from 1, so that 0 is what has been filled in.
-        places = rearranged(equation.primitive, equation.params, [index, *rest])
+        places = rearranged(equation.primitive, equation.params, [index, *numbers])
         return Value(self.build.pick(source.place, places - 1), places.shape)
 
     def _scan(self, settings: dict, inputs: list[Known]) -> list[Known]:
@@ -338,7 +339,9 @@ def _contraction_matrix(shape: tuple[int, ...], numbers: np.ndarray, axes: Any, 
     free = [other[b] for b in range(numbers.ndim) if b not in (*theirs, *their_batch)]
     leaving = batch + (free + own if first else own + free)
     identity = np.eye(n).reshape(*shape, n)
-    matrix = np.einsum(identity, [*letters, 99], np.asarray(numbers, float), other, [*leaving, 99])
+    # Axes by number, as einsum takes them without letters.
+    operands: list[Any] = [identity, [*letters, 99], np.asarray(numbers, float), other, [*leaving, 99]]
+    matrix = np.einsum(*operands)
     return scipy.sparse.csr_array(matrix.reshape(-1, n))
 
 

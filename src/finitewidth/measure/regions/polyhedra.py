@@ -71,7 +71,7 @@ class Polyhedra(Cells):
             if all(exists):
                 for half, part, point in zip(halves, cut, inside, strict=True):
                     half.append((part, point))
-        return side, *(self._of(half) for half in halves)
+        return side, self._of(halves[0]), self._of(halves[1])
 
     def _of(self, half: list) -> "Polyhedra":
         inside = np.array([point for _, point in half]).reshape(len(half), self.inside.shape[1])

@@ -165,7 +165,7 @@ class Builder:
 
     def linear(self, value: int, matrix: Matrix, bias: np.ndarray | float = 0.0) -> int:
         """matrix @ value + bias."""
-        rows = matrix.shape[0]
+        rows = matrix.shape[0]  # pyright: ignore[reportOptionalSubscript]  (of a sparse array, always known)
         bias = np.broadcast_to(np.asarray(bias, float), (rows,))
         return self._add(Linear(value, matrix, bias), rows)
 
@@ -174,7 +174,7 @@ class Builder:
         below = self._made(value)
         if isinstance(below, Linear):
             return self._add(below._replace(bias=below.bias + by), self.length(value))
-        return self.linear(value, scipy.sparse.eye_array(self.length(value), format="csr"), by)
+        return self.linear(value, scipy.sparse.csr_array(scipy.sparse.eye_array(self.length(value))), by)
 
     def scale(self, value: int, by: np.ndarray) -> int:
         """value * by, entry by entry."""
@@ -251,5 +251,6 @@ def _renamed(operation: Operation, new: dict[int, int]) -> Operation:
     if isinstance(operation, Total | Join):
         return operation._replace(sources=tuple(new[source] for source in operation.sources))
     if isinstance(operation, Select):
-        return Select(*(None if value is None else new[value] for value in operation))
+        low, high = (None if value is None else new[value] for value in (operation.low, operation.high))
+        return Select(new[operation.gate], low, high)
     return operation._replace(source=new[operation.source])

@@ -30,7 +30,7 @@ def torch_program(module: Any, entering: tuple[int, ...], params: Any = None) ->
         module.load_state_dict({name: torch.as_tensor(np.asarray(part)) for name, part in params.items()})
     try:
         traced = torch.fx.symbolic_trace(module)
-    except (torch.fx.proxy.TraceError, TypeError) as error:
+    except (ValueError, TypeError, NotImplementedError) as error:
         first = str(error).splitlines()[0]
         raise ValueError(f"torch.fx cannot trace {type(module).__name__}: {first}") from error
     reader = _Reader(traced, Builder(entering))
@@ -108,7 +108,7 @@ class _Reader:
             )
         return Value(self.build.pick(value.place, moved.numpy()), tuple(moved.shape))
 
-    def _joined(self, values: list, dim: int = 0, axis: int | None = None) -> Value:
+    def _joined(self, values: Any, dim: int = 0, axis: int | None = None) -> Value:
         values = [self._value(value) for value in values]
         starts = np.cumsum([0, *(int(np.prod(value.shape)) for value in values[:-1])])
         index = [
@@ -147,7 +147,7 @@ class _Reader:
         lead = int(np.prod(value.shape[:-1]))
         matrix, shift = weight, bias
         if lead > 1:
-            matrix = scipy.sparse.kron(scipy.sparse.eye_array(lead), weight, format="csr")
+            matrix = scipy.sparse.csr_array(scipy.sparse.kron(scipy.sparse.eye_array(lead), weight))
             shift = np.tile(np.broadcast_to(bias, (len(weight),)), lead)
         place = self.build.linear(value.place, matrix, shift)
         return Value(place, (*value.shape[:-1], len(weight)))
@@ -374,15 +374,14 @@ def _mapped(argument: Any, look: Callable) -> Any:
     return look(argument)
 
 
-def _question(value: Value, name: str, rest: list) -> Any:
+def _question(value: Value, name: str, rest: list[Any]) -> Any:
     """What a network asks about shapes."""
-    if name == "dim":
+    asked = rest[0] if name == "getattr" else name
+    if asked in ("dim", "ndim"):
         return len(value.shape)
-    if name == "getattr" and rest[0] not in ("shape", "ndim"):
-        raise ValueError(f"the network reads .{rest[0]} of an activation, which is not known.")
-    if name == "getattr" and rest[0] == "ndim":
-        return len(value.shape)
-    return value.shape[rest[0]] if name == "size" and rest else value.shape
+    if asked not in ("shape", "size"):
+        raise ValueError(f"the network reads .{asked} of an activation, which is not known.")
+    return value.shape[int(rest[0])] if asked == "size" and rest else value.shape
 
 
 def _attribute(module: Any, path: str) -> Any:

@@ -41,7 +41,10 @@ class Shallow:
     def measure(self, key) -> Measurement:
         found = [_line(relu_program(layers)) for layers in random_layers(self.network, 1, key, self.draws)]
         counts = np.array([[_inside(one, interval) for interval in self.intervals] for one in found])
-        return {"breakpoints": sample_mean(counts), "on the line": exact([len(one) for one in found])}
+        return {
+            "breakpoints": sample_mean(counts),
+            "on the line": exact(np.array([len(one) for one in found])),
+        }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         return [

@@ -43,8 +43,8 @@ class OneInput(RandomProblem):
                 program = relu_program([(first[0], bias), last])
                 counted.append(regions.line_regions(program, [0.0], [1.0], whole=True))
         return {
-            "pieces": exact([one.pieces for one in found]),
-            "without biases": exact([one.pieces for one in central]),
+            "pieces": exact(np.array([one.pieces for one in found])),
+            "without biases": exact(np.array([one.pieces for one in central])),
             "breakpoints": exact(np.concatenate([one.breakpoints for one in found])),
         }
 
@@ -80,7 +80,10 @@ class Hyperplanes(RandomProblem):
         whole = regions.whole_plane_regions(
             self.program(len(self.sizes), self.lines, 2, 1.0), regions.as_plane([0.0, 0.0], np.eye(2))
         )
-        return {**{name: exact(counts) for name, counts in found.items()}, "lines": exact(whole.number)}
+        return {
+            **{name: exact(np.array(counts)) for name, counts in found.items()},
+            "lines": exact(whole.number),
+        }
 
     def program(self, place: int, n: int, d: int, size: float):
         """A network with n hidden neurons and d inputs."""
@@ -139,10 +142,10 @@ class SmallNetworks:
             patterns.append(len(listed))
             seen.append(len(visited))
             unseen.append(len(visited - listed))
-            is_open = found.patterns[:, self.hidden[0] :].any(axis=1)
+            is_open = np.asarray(found.patterns[:, self.hidden[0] :].any(axis=1))
             opened.append(is_open.sum())
             maps.append(_maps(found, is_open))
-            shut.append(_maps(found, ~is_open))
+            shut.append(_maps(found, np.logical_not(is_open)))
         return {
             "broken": exact(float(np.sum(broken))),
             "cells": exact(np.array(cells)),

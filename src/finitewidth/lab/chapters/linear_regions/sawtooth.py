@@ -52,7 +52,7 @@ class Tents:
                 regions.line_regions(net, [0.0], [1.0], params=params).pieces
             )
             found["spikes"].append(np.sum(_on_dyadic_grid(folds) == 1.0))
-        return {name: exact(counts) for name, counts in found.items()}
+        return {name: exact(np.array(counts)) for name, counts in found.items()}
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         return [absolute_error(text, predicted[n], measured[n], 1e-9) for n, text in _NAMES.items()]
