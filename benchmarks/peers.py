@@ -15,11 +15,8 @@ REQUIREMENTS = {
         "numpy<2",
         "scipy<1.14",
     ),
-<<<<<<< HEAD
     "curvature": ("curvlinops-for-pytorch==3.0.1", "PyHessian==0.1", "torch==2.13.0"),
-=======
     "regioncam": ("regioncam==0.5.2", "numpy>=2,<3"),
->>>>>>> regions
 }
 
 
