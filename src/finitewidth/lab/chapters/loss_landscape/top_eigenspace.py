@@ -56,7 +56,8 @@ class Overlapping(RandomProblem):
         def one(start: Array, x: Array, y: Array, key: PRNGKeyArray) -> Array:
             return descent(start, x, y, key, self.eta, amplitude, self.batch, records, self.every)
 
-        return np.asarray(jax.vmap(one)(*map(jnp.asarray, (starts, *self.data)), keys))
+        x, y = self.data
+        return np.asarray(jax.vmap(one)(jnp.asarray(starts), jnp.asarray(x), jnp.asarray(y), keys))
 
     def spectra(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvalues of the Hessians, largest first, and the eigenvectors of the C largest.
