@@ -74,7 +74,7 @@ class Classifier(RandomProblem):
             np.average(pairs[c][off[c]], axis=0, weights=pair_weights[c][off[c]] if weighted else None)
             for c in range(C)
         ]
-        total = sum(class_weights[c] * np.outer(means[c], means[c]) for c in range(C))
+        total = np.einsum("c,cs,ct->st", class_weights, means, means)
         for c, k in zip(*np.nonzero(off), strict=True):
             apart = pairs[c, k] - means[k if other_class else c]
             total = total + pair_weights[c, k] * np.outer(apart, apart)
@@ -103,9 +103,9 @@ class Gradients(Classifier):
 
     def theory(self) -> Prediction:
         found, C = class_structure(self.specimen), len(self.sizes)
-        identity = np.eye(self.weights.size)
-        parts = [found.class_part(), found.cross_class_part()]
-        total = sum(part.operator() @ identity for part in parts) + found.bulk() @ identity
+        factors = [part.factor for part in (found.class_part(), found.cross_class_part())]
+        bulk = np.stack([found.bulk().matvec(v) for v in np.eye(self.weights.size)])
+        total = np.sum([factor @ factor.T for factor in factors], axis=0) + bulk
         return {"G": total, "ranks": np.array([C, C * (C - 2)]), "score": np.zeros(self.weights.size)}
 
     def measure(self, key) -> Measurement:
@@ -134,8 +134,9 @@ class Gradients(Classifier):
 
     def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
         picture, (spectra, shares) = style.panels("Where the curvature of a classifier comes from", 2)
-        found, identity = class_structure(self.specimen), np.eye(self.weights.size)
-        largest = np.linalg.eigvalsh(found.bulk() @ identity)[::-1]
+        found = class_structure(self.specimen)
+        bulk = np.stack([found.bulk().matvec(v) for v in np.eye(self.weights.size)])
+        largest = np.linalg.eigvalsh(bulk)[::-1]
         top = 16
         values, vectors = np.linalg.eigh(measured["G"].value)
         for x, (name, shown) in enumerate(
