@@ -19,9 +19,11 @@ from finitewidth.data import read_table
 from finitewidth.lab.chapters.finite_width_after_training.mean_outputs import MEAN
 from finitewidth.lab.chapters.finite_width_after_training.output_covariance import COVARIANCE
 from finitewidth.lab.framework.estimate import Estimate
+from finitewidth.measure import regions
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 from finitewidth.report.prediction_figures import draw_loss
+from finitewidth.report.region_figures import plane_figure
 from finitewidth.study.preparation import Options, prepare
 from finitewidth.study.study import Choices, run_study
 
@@ -204,6 +206,13 @@ def demo_result() -> Figure:
     return figure
 
 
+def region_cells() -> Figure:
+    """The network of the guide's page on linear regions."""
+    net = fw.MLP(hidden=(32, 32), activation="relu", C_b=0.1, C_W=2.0)
+    plane = regions.as_plane([0.0, 0.0], np.eye(2), polygon=3.0)
+    return plane_figure(regions.plane_regions(net, plane, params=net.init(jax.random.key(0), 2)))
+
+
 def main() -> None:
     """Write every picture."""
     IMAGES.mkdir(exist_ok=True)
@@ -212,6 +221,7 @@ def main() -> None:
     save_figure(tuning_figure(fw.tune("gelu", depth=24, width=512)), IMAGES / "tune-gelu.png")
     save_figure(theory_and_networks(), IMAGES / "theory-and-networks.png")
     save_figure(demo_result(), IMAGES / "demo.png")
+    save_figure(region_cells(), IMAGES / "regions.png")
     save_figure(trained_widths(), IMAGES / "trained-widths.png")
 
 
