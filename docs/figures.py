@@ -21,9 +21,11 @@ from finitewidth.lab.chapters.finite_width_after_training.mean_outputs import ME
 from finitewidth.lab.chapters.finite_width_after_training.output_covariance import COVARIANCE
 from finitewidth.lab.framework.estimate import Estimate
 from finitewidth.lab.framework.runner import run_claim
+from finitewidth.measure import regions
 from finitewidth.report import style
 from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 from finitewidth.report.prediction_figures import draw_loss
+from finitewidth.report.region_figures import plane_figure
 from finitewidth.study.preparation import Options, prepare
 from finitewidth.study.study import Choices, run_study
 
@@ -242,6 +244,13 @@ def spectrum_of_digits() -> Figure:
     return figure
 
 
+def region_cells() -> Figure:
+    """The network of the guide's page on linear regions."""
+    net = fw.MLP(hidden=(32, 32), activation="relu", C_b=0.1, C_W=2.0)
+    plane = regions.as_plane([0.0, 0.0], np.eye(2), polygon=3.0)
+    return plane_figure(regions.plane_regions(net, plane, params=net.init(jax.random.key(0), 2)))
+
+
 def main() -> None:
     """Write every picture."""
     IMAGES.mkdir(exist_ok=True)
@@ -251,6 +260,7 @@ def main() -> None:
     save_figure(theory_and_networks(), IMAGES / "theory-and-networks.png")
     save_figure(spectrum_of_digits(), IMAGES / "spectrum.png")
     save_figure(demo_result(), IMAGES / "demo.png")
+    save_figure(region_cells(), IMAGES / "regions.png")
     save_figure(trained_widths(), IMAGES / "trained-widths.png")
     for name, claim in CLAIMS_SHOWN.items():
         with style.house_style():
