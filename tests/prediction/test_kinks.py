@@ -102,6 +102,14 @@ def test_the_stationary_point_with_a_ridge(name):
     assert_close(steps, np.array(c["coefficient"]["steps"]), 1e-3)
 
 
+def test_large_steps_with_a_ridge_end_where_they_stop():
+    """Neurons hop about the kink to the end; taking the last steps together would hold them there."""
+    c = case("N1 ReLU with ridge")
+    end, _, _ = coefficient(c, fw.GradientDescent(0.27))
+    late = [coefficient(c, fw.GradientDescent(0.27, steps))[0] for steps in (58, 59, 60, 61)]
+    assert_close(end[1:], np.mean(late, axis=0)[1:], 0.02)
+
+
 def test_two_points_with_a_ridge():
     c = case("N2 ReLU with ridge")
     mean, _, _ = coefficient(c, fw.GradientFlow())

@@ -165,7 +165,7 @@ def paired_ensemble(
     trained, linearised = (
         Pair(net, task, x_test, learning_rate, ridge, steps, weights, trained) for trained in (True, False)
     )
-    shared: dict[str, Any] = {"memory_limit": memory_limit, "progress": progress}
+    shared: dict[str, Any] = {"memory_limit": memory_limit, "progress": progress, "side_by_side": False}
     kept: dict[str, Any] = {
         "directory": directory, "settings": settings, "checkpoint_every": checkpoint_every
     }  # fmt: skip

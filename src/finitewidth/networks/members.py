@@ -41,8 +41,12 @@ def map_members(
     settings: Settings | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
+    side_by_side: bool = True,
 ) -> Results:
     """Results of `member` for `size` members, first axis the member.
+
+    Members that factorise matrices must not run `side_by_side`: two programs that call LAPACK on batches can
+    wait for each other for ever.
 
     With a `directory`, finished members are stored there every `checkpoint_every` members (rounded up to
     whole blocks) and read back instead of computed again.
@@ -65,7 +69,8 @@ def map_members(
         return jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block))
 
     # The operations on a block are too small to be split among cores, so whole blocks are.
-    workers = max(1, min(os.cpu_count() or 1, memory_limit // max(1, block * bytes_each)))
+    cores = (os.cpu_count() or 1) if side_by_side else 1
+    workers = max(1, min(cores, memory_limit // max(1, block * bytes_each)))
     with _workers(workers) as pool, _bar(progress, size, min(size, block * len(done))) as advance:
         for piece in _pieces(missing, per_file, block):
             results = []

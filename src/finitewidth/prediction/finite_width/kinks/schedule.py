@@ -89,7 +89,10 @@ def schedule(
     else:
         eta = clock.residual_step
         end = min(clock.end, _steps_to_the_end(np.append(rates, [ridge] if ridge else []), eta, left))
-        times = _step_times(end, single_steps, growth)
+        # With a ridge neurons hop about the kink to the end: the last steps are single ones again.
+        last = min(single_steps, int(end)) if ridge else 0
+        times = _step_times(end - last, single_steps, growth)
+        times = np.append(times, times[-1] + np.arange(1, last + 1))
         table = _step_table(eigenvalues, ridge, eta, times)
         step = np.diff(times) == 1
         count = np.diff(times)
