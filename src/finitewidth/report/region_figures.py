@@ -76,7 +76,7 @@ def line_figure(found: LineRegions, output: int = 0) -> Figure:
     return figure
 
 
-def history_figure(history: RegionHistory, steps: Sequence[float] | np.ndarray) -> Figure:
+def history_figure(history: RegionHistory, steps: Sequence[float | int] | np.ndarray) -> Figure:
     """The number of regions during training."""
     if len(steps) != len(history.cells):
         raise ValueError(f"there are {len(steps)} steps for {len(history.cells)} checkpoints.")

@@ -116,6 +116,17 @@ def test_degenerate_networks_against_rational_arithmetic(turned):
         assert abs(found.areas.sum() / 36 - 1) < 1e-12
 
 
+def test_lines_through_one_point_at_small_angles():
+    """n of them make 2 n cells; a rounded crossing would make slivers that no two share."""
+    rng = np.random.default_rng(8)
+    for spread in (1.0, 1e-2, 1e-4):
+        point = rng.normal(size=2)
+        angles = 0.3 + spread * rng.random(40)
+        weight = rng.exponential(size=(40, 1)) * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        layers = [(weight, -weight @ point), (np.ones((1, 40)), np.zeros(1))]
+        assert regions.plane_regions(relu_network(layers), PLANE).number == 80
+
+
 def test_rounding_that_is_left_of_a_zero_is_no_neuron():
     """Two neurons cancel but for rounding; without a bias above them, what is left looks like a line."""
     rng = np.random.default_rng(3)

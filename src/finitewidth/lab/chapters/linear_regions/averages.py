@@ -162,7 +162,7 @@ CLAIMS = (
         diag(0, C_b) + (C_W/n_l) times a Wishart matrix of G_l with as many degrees of freedom as n_l fair
         coins show heads. On the line it is sum_l n_l prod_{i<l} (1 - 2^{-n_i}).""",
         source=f"{_SOURCE}; at finite width {BEYOND[0].lower()}{BEYOND[1:]}",
-        quick=Deep(hidden=((40, 40, 40), (10,) * 10, (2, 2, 2, 2)), draws=200, theory_draws=40_000),
+        quick=Deep(hidden=((40, 40, 40), (10,) * 10, (2, 2, 2, 2)), draws=120, theory_draws=6000),
         full=Deep(
             hidden=((100, 100), (40, 40, 40), (20,) * 6, (20,) * 20, (10,) * 10, (3, 3, 3), (2, 2, 2, 2)),
             draws=4000,

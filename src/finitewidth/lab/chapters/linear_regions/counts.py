@@ -82,7 +82,7 @@ class Hyperplanes(RandomProblem):
         )
         return {
             **{name: exact(np.array(counts)) for name, counts in found.items()},
-            "lines": exact(whole.number),
+            "lines": exact(float(whole.number)),
         }
 
     def program(self, place: int, n: int, d: int, size: float):

@@ -32,8 +32,8 @@ class Tents:
         return np.arange(1, self.deepest + 1)
 
     def theory(self) -> Prediction:
-        pieces = np.array([float(sawtooth_pieces(int(folds))) for folds in self.folds])
-        line = np.array([float(sawtooth_pieces(int(folds), whole_line=True)) for folds in self.folds])
+        pieces = np.array([float(sawtooth_pieces(folds)) for folds in self.folds.tolist()])
+        line = np.array([float(sawtooth_pieces(folds, whole_line=True)) for folds in self.folds.tolist()])
         return {
             "pieces": pieces,
             "pieces on the line": line,
@@ -43,11 +43,11 @@ class Tents:
 
     def measure(self, key) -> Measurement:
         found = {name: [] for name in _NAMES}
-        for folds in self.folds:
+        for folds in self.folds.tolist():
             program = relu_program(_three_neurons(folds))
             found["pieces"].append(regions.line_regions(program, [0.0], [1.0]).pieces)
             found["pieces on the line"].append(regions.line_regions(program, [0.0], [1.0], whole=True).pieces)
-            net, params = regions.sawtooth(int(folds))
+            net, params = regions.sawtooth(folds)
             found["pieces of two neurons a layer"].append(
                 regions.line_regions(net, [0.0], [1.0], params=params).pieces
             )
