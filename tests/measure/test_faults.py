@@ -80,7 +80,7 @@ def test_a_fault_says_where_and_what_to_do():
     (gone,) = find_faults(network({"backward": 0.0}, {}, {}, {}))
     assert gone.sentence == "Squared gradients shrink to nothing on their way back through 2 layers."
     (alike,) = find_faults(network({}, {"spread": 1e-6, "name": "fc"}, {"spread": 1e-8}))
-    assert alike.sentence.startswith("From fc on all inputs look alike")
+    assert alike.sentence.startswith("From layer fc on all inputs look alike")
 
 
 def test_every_row_has_one_sentence_and_one_remedy():

@@ -59,7 +59,7 @@ def relu_catapult(
     >>> from finitewidth.dynamics import relu_catapult
     >>> path = relu_catapult(edge=3.0, width=1e6)
     >>> round(float(path.peak), 2), round(float(path.closed[-1]), 2)
-    (0.21, 0.11)
+    (0.22, 0.11)
     """
     for name, value in (("edge", edge), ("width", width)):
         check_positive(name, value)

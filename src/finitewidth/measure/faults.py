@@ -106,7 +106,7 @@ def _gradients(sign: int) -> Callable[[Evidence, float], Iterator[_Hit]]:
 def _inputs_alike(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
     for site in evidence.signals.sites:
         if site.spread < threshold:
-            yield _Hit(site.spread, site.name, {"where": f"From {site.name} on", "share": site.spread})
+            yield _Hit(site.spread, site.name, {"where": f"From layer {site.name} on", "share": site.spread})
             return
     share = evidence.signals.output_spread
     if share < threshold:

@@ -176,7 +176,7 @@ def edge_of_stability(
     >>> loss = lambda p: (p["a"] * p["b"] - 1) ** 2 / 2
     >>> run = edge_of_stability(loss, start, learning_rate=0.1, steps=200)
     >>> round(run.start, 2), round(run.late, 2), run.arrival()
-    (0.45, 0.45, None)
+    (0.45, 0.46, None)
     """
     check_positive("learning_rate", learning_rate)
     check_whole("steps", steps)
