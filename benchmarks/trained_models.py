@@ -92,6 +92,24 @@ def sequences() -> Data:
     return _split(x, x[:, :, 0].argmax(axis=1))
 
 
+def blobs(classes: int = 6) -> Data:
+    """Overlapping clouds in ten dimensions."""
+    x, y = datasets.make_blobs(1200, 10, centers=classes, cluster_std=4.0, random_state=5)
+    return _split(_standard(x), y)
+
+
+def moons() -> Data:
+    """Two half circles in the plane, with noise."""
+    x, y = datasets.make_moons(1000, noise=0.15, random_state=6)
+    return _split(_standard(x), y)
+
+
+def friedman() -> Data:
+    """Friedman's first function: five of ten numbers matter."""
+    x, y = datasets.make_friedman1(1000, noise=0.5, random_state=7)
+    return _split(_standard(x), _standard(y[:, None]))
+
+
 def score(outputs: np.ndarray, data: Data) -> float:
     """Accuracy, or the share of the variance explained, at the rows held out."""
     if data.classes:

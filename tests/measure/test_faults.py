@@ -8,7 +8,7 @@ import torch
 
 from finitewidth.measure import specimen
 from finitewidth.measure.checks import empty_statistics
-from finitewidth.measure.faults import TABLE, Classes, Evidence, Step, find_faults, predicted_classes
+from finitewidth.measure.faults import TABLE, Classes, Evidence, Step, find_faults, predicted_classes, share_learnt
 from finitewidth.measure.signals import Signals, SiteSignals, signals
 
 HEALTHY = SiteSignals(
@@ -52,6 +52,9 @@ def with_decades(decades, layers):
         (with_decades(-3.1, 16), []),
         (with_decades(3.1, 15), [("exploding gradients", "fault")]),
         (with_decades(3.1, 16), []),
+        (with_decades(3.1, 15)._replace(learnt=0.49), [("exploding gradients", "fault")]),
+        (with_decades(3.1, 15)._replace(learnt=0.51), [("exploding gradients", "note")]),
+        (with_decades(-3.1, 10)._replace(learnt=0.51), [("vanishing gradients", "note")]),
         (network({}, {"spread": 0.9e-4}, {}), [("inputs look alike", "fault")]),
         (network({}, {"spread": 1.1e-4}, {}), []),
         (network({}, {}, {}, output_spread=0.9e-4), [("inputs look alike", "fault")]),
@@ -104,6 +107,28 @@ def test_classes():
     assert names(FINE._replace(classes=Classes(predicted, labels, 4))) == []
     outputs = np.eye(4)[predicted]
     np.testing.assert_array_equal(predicted_classes(outputs, labels).predicted, predicted)
+
+
+def test_one_of_three_classes_and_one_of_two():
+    labels = np.repeat(np.arange(3), 5)
+    two_of_three = np.where(labels == 2, 1, labels)
+    assert names(FINE._replace(classes=Classes(two_of_three, labels, 3))) == [
+        ("class never predicted", "fault")
+    ]
+    assert names(FINE._replace(classes=Classes(np.zeros(15, int), labels, 3))) == []
+    assert names(FINE._replace(classes=Classes(np.zeros(15, int), np.minimum(labels, 1), 2))) == []
+
+
+def test_share_learnt():
+    labels = np.array([0, 0, 0, 1, 2])
+    # Four of five are right; the constant answer 0 has three.
+    assert share_learnt(np.eye(3)[[0, 0, 0, 1, 1]], labels, "cross_entropy") == pytest.approx(0.5)
+    assert share_learnt(np.eye(3)[[0, 0, 0, 0, 0]], labels, "cross_entropy") == pytest.approx(0)
+    numbers = np.array([1.0, 2.0, 3.0, 6.0])
+    # Half of every distance from the mean 3 is left: a quarter of the variance.
+    assert share_learnt((numbers[:, None] + 3) / 2, numbers, "mse") == pytest.approx(0.75)
+    assert share_learnt(np.zeros((3, 1)), np.ones(3), "mse") is None
+    assert share_learnt(np.zeros((3, 1)), np.ones(3), len) is None
 
 
 def measured_faults(model, x):

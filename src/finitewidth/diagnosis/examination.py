@@ -22,7 +22,7 @@ from finitewidth.diagnosis.tangent_kernel import tangent_kernel_spectrum
 from finitewidth.foreign import is_torch
 from finitewidth.measure.checks import check_function_of_one_input, check_mode, empty_statistics
 from finitewidth.measure.collapse import collapse
-from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
+from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults, share_learnt
 from finitewidth.measure.labels import Loss
 from finitewidth.measure.laziness import laziness
 from finitewidth.measure.signals import signals
@@ -125,6 +125,7 @@ def _examined(
         None if limit is None or limit.learning_rate is None else Step(limit.learning_rate, limit.largest),
         None if labels is None else Classes(predicted, labels, outputs.shape[1], class_names),
         empty_statistics(model),
+        None if subject.y is None else share_learnt(outputs, subject.y, subject.loss),
     )
     faults = find_faults(evidence)
     layers = layer_rows(sites, evidence.signals, shares, faults)

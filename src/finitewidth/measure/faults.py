@@ -67,6 +67,8 @@ class Evidence(NamedTuple):
     """Predicted classes."""
     empty_statistics: tuple[str, ...] = ()
     """The batch normalisations that have never seen a batch."""
+    learnt: float | None = None
+    """What the network has learnt of the labels: 0 for one constant answer, 1 for all of them."""
 
 
 class _Hit(NamedTuple):
@@ -90,6 +92,8 @@ class _Row(NamedTuple):
 
 # A change by D decades is seen only if it is also this much a layer: deep residual networks drift slowly.
 _DECADES_A_LAYER = 0.2
+# Gradients that change with depth have not kept a network that works from learning: then they are a note.
+_HALF_LEARNT = 0.5
 
 
 def _gradients(sign: int) -> Callable[[Evidence, float], Iterator[_Hit]]:
@@ -98,7 +102,8 @@ def _gradients(sign: int) -> Callable[[Evidence, float], Iterator[_Hit]]:
         decades = sign * found.decades
         if decades > threshold and decades > _DECADES_A_LAYER * found.layers:
             words = {"decades": _decades(decades, sign), "layers": found.layers}
-            yield _Hit(found.decades, found.steps[0][0].name, words)
+            works = evidence.learnt is not None and evidence.learnt > _HALF_LEARNT
+            yield _Hit(found.decades, found.steps[0][0].name, words, "note" if works else "fault")
 
     return rule
 
@@ -142,7 +147,9 @@ def _classes(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
         return
     predicted, labels, count, names = evidence.classes
     accuracy = float(np.mean(predicted == labels))
-    if not accuracy > threshold / count:
+    # A network without one of three classes is right in at most two cases of three: half must do. One that
+    # gives a constant answer to two classes cannot be told from one that has learnt nothing.
+    if not accuracy > (0.5 if count == 3 else threshold / count):
         return
     for one in sorted(set(labels.tolist()) - set(predicted.tolist())):
         called = np.bincount(predicted[labels == one], minlength=count)
@@ -220,6 +227,27 @@ def predicted_classes(
 ) -> Classes:
     """What a classifier with one output a class calls the points."""
     return Classes(np.argmax(outputs, axis=1), labels, outputs.shape[1])
+
+
+def share_learnt(
+    outputs: Float[np.ndarray, "points out"], labels: np.ndarray, loss: object
+) -> float | None:
+    """What a network has learnt of its labels: 0 for the best constant answer, 1 for all of them.
+
+    For classes it is (accuracy - c) / (1 - c) with the share c of the most frequent class, for numbers the
+    share of the variance that is explained. Labels that are all the same, and losses of the user's own, have
+    none.
+    """
+    if loss == "cross_entropy":
+        wrong = float(np.mean(outputs.argmax(axis=1) != labels))
+        wrong_when_constant = 1 - np.bincount(labels).max() / len(labels)
+    elif loss == "mse":
+        labels = labels.reshape(outputs.shape)
+        wrong = float(np.sum((outputs - labels) ** 2))
+        wrong_when_constant = float(np.sum((labels - labels.mean(axis=0)) ** 2))
+    else:
+        return None
+    return 1 - wrong / wrong_when_constant if wrong_when_constant else None
 
 
 def _decades(decades: float, sign: int) -> str:
