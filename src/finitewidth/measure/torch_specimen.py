@@ -50,6 +50,11 @@ class TorchSpecimen(Specimen):
             start += weight.numel()
         return found
 
+    @property
+    def state(self) -> Tensors:
+        """Weights, buffers and parameters that are not trained, by name."""
+        return self._constants | self._weights
+
     def at(self, weights: Vector) -> "TorchSpecimen":
         # A copy: whoever gave the row may go on changing it.
         return self._like(as_parts(np.array(weights), self._weights), self.data)
@@ -62,8 +67,9 @@ class TorchSpecimen(Specimen):
     def look(self, cotangent: np.ndarray) -> tuple[Site, ...]:
         from finitewidth.measure.torch_sites import look
 
-        state = self._constants | self._weights
-        return joined(look(self.module, state, self._inputs(rows), cotangent[rows]) for rows in self._rows)
+        return joined(
+            look(self.module, self.state, self._inputs(rows), cotangent[rows]) for rows in self._rows
+        )
 
     def _like(self, weights: Tensors, data: Data) -> "TorchSpecimen":
         return TorchSpecimen(self.module, weights, self._constants, data, self.batch_size, self.memory_limit)

@@ -73,6 +73,5 @@ def _check_activations(net: Layer) -> None:
 def _inside(specimen: Any) -> tuple[Any, Any]:
     """The model of a specimen and its weights."""
     if hasattr(specimen, "module"):
-        weights = {**specimen.module.state_dict(), **specimen._parts(specimen.weights)}
-        return specimen.module, weights
+        return specimen.module, specimen.state
     return specimen.apply, specimen.params

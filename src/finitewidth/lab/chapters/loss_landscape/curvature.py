@@ -59,7 +59,7 @@ class Classifier(RandomProblem):
     def outputs(self, weights: Array) -> Array:
         """The network itself, at parameters in a row."""
         net = MLP((self.width,), "tanh", C_b=0.0, C_W=1.0, n_out=self.classes)
-        unravel = ravel_pytree(net.init(jax.random.key(0), self.n_in))[1]
+        unravel = ravel_pytree(net.init(jax.random.key(self.seed), self.n_in))[1]
         return net.apply(unravel(weights), jnp.asarray(self.x))
 
     def cross_entropy(self, weights: Array, labels: Array) -> Array:
