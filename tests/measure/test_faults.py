@@ -8,7 +8,15 @@ import torch
 
 from finitewidth.measure import specimen
 from finitewidth.measure.checks import empty_statistics
-from finitewidth.measure.faults import TABLE, Classes, Evidence, Step, find_faults, predicted_classes, share_learnt
+from finitewidth.measure.faults import (
+    TABLE,
+    Classes,
+    Evidence,
+    Step,
+    find_faults,
+    predicted_classes,
+    share_learnt,
+)
 from finitewidth.measure.signals import Signals, SiteSignals, signals
 
 HEALTHY = SiteSignals(

@@ -229,9 +229,7 @@ def predicted_classes(
     return Classes(np.argmax(outputs, axis=1), labels, outputs.shape[1])
 
 
-def share_learnt(
-    outputs: Float[np.ndarray, "points out"], labels: np.ndarray, loss: object
-) -> float | None:
+def share_learnt(outputs: Float[np.ndarray, "points out"], labels: np.ndarray, loss: object) -> float | None:
     """What a network has learnt of its labels: 0 for the best constant answer, 1 for all of them.
 
     For classes it is (accuracy - c) / (1 - c) with the share c of the most frequent class, for numbers the
