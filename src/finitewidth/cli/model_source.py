@@ -30,7 +30,7 @@ def load_model(source: str) -> Source:
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"{place} has no factory {name!r}.{hint}")
     factory = getattr(module, name)
-    if not callable(factory) and not isinstance(factory, tuple):
+    if not any((callable(factory), isinstance(factory, tuple))):
         raise ValueError(f"{source} is no function: it must be one that makes the model.")
     made = factory
     if _makes_models(factory):
