@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from jaxtyping import PyTree
 
-from finitewidth.foreign import is_torch as is_torch
 from finitewidth.measure.labels import Data, Loss, as_data, check_weights
 from finitewidth.measure.sites import Site, joined
 from finitewidth.measure.specimen import MEMORY_LIMIT, Groups, Specimen, Vector

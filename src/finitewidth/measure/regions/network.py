@@ -6,6 +6,7 @@ from jaxtyping import PyTree
 
 from finitewidth.architecture import Layer, Shape, activations
 from finitewidth.architecture.layer import as_shape
+from finitewidth.foreign import is_torch
 from finitewidth.measure.regions.program import Program
 from finitewidth.measure.specimen import Specimen
 
@@ -42,8 +43,6 @@ def piecewise_linear(
     if entering is None:
         raise ValueError("entering is missing: say the shape of one input, such as 2 or (1, 28, 28).")
     entering = as_shape("entering", entering)
-    from finitewidth.measure.torch_specimen import is_torch
-
     if is_torch(model):
         from finitewidth.measure.regions.torch_program import torch_program
 
