@@ -103,7 +103,7 @@ def ridge_logistic(
         step = np.linalg.solve(hessian, gradient)
         # A margin that grows by more than two leaves the range of the quadratic model.
         theta = theta - step / max(1.0, np.abs(z @ step).max() / 2)
-        if np.linalg.norm(step) <= 1e-12 * max(1.0, np.linalg.norm(theta)):
+        if np.linalg.norm(step) <= 1e-10 * max(1.0, np.linalg.norm(theta)):
             return theta
     raise ValueError(f"Newton's method did not end within {_MOST_NEWTON_STEPS} steps.")
 

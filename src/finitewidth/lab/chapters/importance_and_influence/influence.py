@@ -28,7 +28,7 @@ from finitewidth.report.style import Figure
 
 @dataclass(frozen=True)
 class Left(RandomProblem):
-    """A classifier of irises, and the training points whose influence on the worst test point is largest."""
+    """A classifier of irises, and the training points with the largest loss, to be left out in turn."""
 
     ridges: tuple[float, ...]
     depths: tuple[int, ...] = (0,)
@@ -58,25 +58,41 @@ class Left(RandomProblem):
         net = self.network(depth)
         start = net.init(jax.random.key(int(self.rng(1).integers(2**31))), 4)
         params = fit_to_the_end(net, start, x, y, ridge=ridge)
-        logits = np.asarray(net.apply(params, x_test))
-        losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(y_test)), y_test]
-        return params, int(np.argmax(losses))
+        return params, int(np.argmax(self.losses(params, x_test, y_test, depth)))
+
+    def losses(self, params: PyTree, x: np.ndarray, y: np.ndarray, depth: int) -> np.ndarray:
+        """The loss of every point."""
+        logits = np.asarray(self.network(depth).apply(params, x))
+        return np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(y)), y]
+
+    def points(self, depth: int, ridge: float) -> np.ndarray:
+        """The training points with the largest loss: where leaving one out makes a difference."""
+        x, y, _, _ = self.data
+        return np.argsort(-self.losses(self.fitted(depth, ridge)[0], x, y, depth))[: self.chosen]
 
     def predicted_changes(self, depth: int, ridge: float) -> np.ndarray:
-        """By influence functions, of all points."""
+        """By influence functions."""
         x, y, x_test, y_test = self.data
         params, worst = self.fitted(depth, ridge)
         trained = specimen(self.network(depth), x, y, params=params)
         test = x_test[[worst]], y_test[[worst]]
-        return influence(trained, *test, ridge=ridge).changes
+        return influence(trained, *test, ridge=ridge).changes[self.points(depth, ridge)]
 
     def retrained(self, depth: int, ridge: float, most_steps: int = 300) -> np.ndarray:
-        """By training again from the trained weights, of all points."""
+        """By training again from the trained weights."""
         x, y, x_test, y_test = self.data
         params, worst = self.fitted(depth, ridge)
         test = x_test[[worst]], y_test[[worst]]
-        net = self.network(depth)
-        return leave_one_out(net, params, x, y, *test, ridge=ridge, most_steps=most_steps).changes
+        return leave_one_out(
+            self.network(depth),
+            params,
+            x,
+            y,
+            *test,
+            ridge=ridge,
+            points=self.points(depth, ridge),
+            most_steps=most_steps,
+        ).changes
 
     def pairs(self) -> list[tuple[int, float]]:
         return [(depth, ridge) for depth in self.depths for ridge in self.ridges]
@@ -98,13 +114,10 @@ class Left(RandomProblem):
         }
 
     def agreement(self, predicted: np.ndarray, actual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Correlation, and slope of actual against predicted changes, on the points of largest prediction."""
+        """Correlation, and slope of actual against predicted changes."""
         rows = []
         for p, a in zip(predicted, actual, strict=True):
-            top = np.argsort(-np.abs(p))[: self.chosen]
-            rows.append(
-                (np.corrcoef(p[top], a[top])[0, 1], np.vdot(p[top], a[top]) / np.vdot(p[top], p[top]))
-            )
+            rows.append((np.corrcoef(p, a)[0, 1], np.vdot(p, a) / np.vdot(p, p)))
         correlation, slope = np.array(rows).T
         return correlation, slope
 
@@ -141,15 +154,20 @@ class Depths(Left):
     """tanh networks of growing depth."""
 
     def bands(self) -> Prediction:
-        return {"growth": np.array([0.01, 10.0])}
+        """Between which numbers: growth of the slope by the first layer, loss of correlation to the last."""
+        return {"growth": np.array([0.01, 10.0]), "loss of correlation": np.array([1e-3, 2.0])}
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
-        _, slope = self.agreement(predicted["influence"], measured["retrained"].value)
-        growth = np.diff(slope.reshape(len(self.depths), -1), axis=0)
+        found = self.agreement(predicted["influence"], measured["retrained"].value)
+        correlation, slope = (part.reshape(len(self.depths), -1) for part in found)
+        growth, loss = slope[1] - slope[0], correlation[0] - correlation[-1]
+        grown, lost = (
+            np.clip(growth, *predicted["growth"]),
+            np.clip(loss, *predicted["loss of correlation"]),
+        )
         return [
-            absolute_error(
-                "growth of the slope by a hidden layer", np.clip(growth, *predicted["growth"]), growth, 1e-9
-            )
+            absolute_error("growth of the slope by one hidden layer", grown, growth, 1e-9),
+            absolute_error("loss of correlation by two hidden layers", lost, loss, 1e-9),
         ]
 
 
@@ -161,8 +179,14 @@ def _by_gradients_alone(setting: Left, value: np.ndarray) -> np.ndarray:
         params, worst = setting.fitted(depth, ridge)
         trained = specimen(setting.network(depth), x, y, params=params)
         test = trained.on(x_test[[worst]], y_test[[worst]]).gradient()
-        rows.append(np.sum(trained.loss_slopes() * trained.jacobian_product(test), axis=1) / len(x))
+        along = np.sum(trained.loss_slopes() * trained.jacobian_product(test), axis=1) / len(x)
+        rows.append(along[setting.points(depth, ridge)])
     return np.stack(rows)
+
+
+def _correlated_alike(setting: Left, value: np.ndarray) -> np.ndarray:
+    """The same correlation at every depth."""
+    return np.array([-1e-3, 1e-3])
 
 
 def _slope_one(setting: Left, value: np.ndarray) -> np.ndarray:
@@ -177,7 +201,7 @@ CLAIMS = (
         id="influence-convex",
         title="influence functions rank the points of a convex model, and underestimate them",
         statement="""For softmax regression with a ridge of 1e-2 on 60 irises, the influence (1/n) g_test
-        H^-1 g_i of the 16 points where it is largest correlates by 0.95 and more with the change of the
+        H^-1 g_i of the 16 points with the largest loss correlates by 0.95 and more with the change of the
         worst test loss after training again without the point, and is smaller. What is missing is the
         point's leverage: one Newton step with the Hessian of the other points correlates by 0.985 and more,
         with a slope within 0.15 of 1.""",
@@ -188,13 +212,14 @@ CLAIMS = (
     ),
     Claim(
         id="influence-depth",
-        title="influence functions underestimate deeper networks more",
-        statement="""For tanh networks of width 5 on 60 irises, trained to the end with a ridge of 1e-2, the
-        slope of actual against predicted changes grows from softmax regression to one hidden layer and from
-        one to two.""",
-        source=f"{_SOURCE} (magnitudes, not ranks, are what is lost first)",
+        title="influence functions are worse for networks than for softmax regression",
+        statement="""For tanh networks of width 5 on 60 irises, trained to the end with a ridge of 1e-2, and
+        the 16 training points with the largest loss: the slope of actual against predicted changes of the
+        worst test loss is larger with one hidden layer than with none, and their correlation is smaller
+        with two.""",
+        source=f"{_SOURCE} (in these words only; with two layers the slope may fall again)",
         quick=Depths(ridges=(1e-2,), depths=(0, 1, 2)),
         full=Depths(ridges=(1e-2, 3e-3), depths=(0, 1, 2)),
-        wrong={"growth": _slope_one},
+        wrong={"growth": _slope_one, "loss of correlation": _correlated_alike},
     ),
 )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from finitewidth.lab.framework import (
     IEMS_402,
@@ -20,13 +20,9 @@ from finitewidth.lab.framework import (
     scaled,
     upper_bound,
 )
+from finitewidth.lab.instruments.one_hidden_sum import tanh_neurons
 from finitewidth.lab.shapes.orders import fitted_power
 from finitewidth.measure import Kappa, kappa
-
-
-def tanh_neurons(rows: Float[Array, "n k"], x: Float[Array, "m d"]) -> Float[Array, "m 1"]:
-    """A sum of tanh neurons over the root of their number; rows are (weights, output weight)."""
-    return jnp.tanh(x @ rows[:, :-1].T) @ rows[:, -1:] / jnp.sqrt(len(rows))
 
 
 @dataclass(frozen=True)

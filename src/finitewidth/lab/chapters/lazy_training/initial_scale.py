@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from finitewidth.lab.framework import (
     IEMS_402,
@@ -20,17 +19,13 @@ from finitewidth.lab.framework import (
     shifted,
     stacked,
 )
+from finitewidth.lab.instruments.one_hidden_sum import relu_neurons
 from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.lab.shapes.orders import fitted_power
 from finitewidth.networks.initial_scales import teacher_task, train_at_scales
 from finitewidth.networks.linearised_path import linearised_path
 from finitewidth.report import style
 from finitewidth.report.style import Figure
-
-
-def relu_neurons(rows: Float[Array, "n k"], x: Float[Array, "m d"]) -> Float[Array, "m 1"]:
-    """A sum of ReLU neurons over the root of their number; rows are (weights, output weight)."""
-    return jnp.maximum(x @ rows[:, :-1].T, 0) @ rows[:, -1:] / jnp.sqrt(len(rows))
 
 
 @dataclass(frozen=True)
@@ -170,7 +165,7 @@ CLAIMS = (
         title="on a teacher of few neurons rich students beat lazy ones",
         statement="""Students of one hidden ReLU layer that start with small weights find a teacher of three
         ReLU neurons: the test loss of each is less than half of its loss when it starts with large weights
-        and hardly move. Inputs are standard normal, 15 points per input dimension, labels have variance one
+        and hardly moves. Inputs are standard normal, 15 points per input dimension, labels have variance one
         and no noise, and the step is 1/lambda with the largest eigenvalue of the tangent kernel over the
         number of points.""",
         source=_SOURCE,

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finitewidth.lab.chapters.lazy_training.first_step import tanh_neurons
 from finitewidth.lab.framework import (
     IEMS_402,
     Checks,
@@ -20,6 +19,7 @@ from finitewidth.lab.framework import (
     shifted,
     stacked,
 )
+from finitewidth.lab.instruments.one_hidden_sum import tanh_neurons
 from finitewidth.lab.shapes.orders import fitted_power
 from finitewidth.networks.linearised_path import linearised_path
 from finitewidth.report.style import Figure
