@@ -52,7 +52,7 @@ def test_newton_schulz_steps_are_close_to_the_orthogonal_ones(rng):
 
 
 def test_directions_of_no_gradient_do_not_move(rng):
-    """A matrix of rank one has one direction; the others, which rounding would choose, stay where they are."""
+    """A matrix of rank one has one direction; the others, which rounding would choose, stay."""
     u, v = rng.normal(size=5), rng.normal(size=3)
     expected = np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v)
     np.testing.assert_allclose(polar_factor(np.outer(u, v)), expected, atol=1e-12)

@@ -1,5 +1,7 @@
 """Influence against derivatives of real training, and what is refused."""
 
+import importlib
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,15 +24,15 @@ def trained():
 
 
 def test_influence_is_the_derivative_by_the_weight_of_a_point(trained):
-    """Points that appear a thousand times are left out by a thousandth: the change is the derivative."""
-    copies = 1000
+    """One copy out of thirty is left out: thirty times the change is nearly the derivative."""
+    copies = 30
     found = influence(specimen(neurons, X, Y, params=trained), X_TEST, Y_TEST, ridge=0.05)
     assert found.gradient < 1e-8
     many = np.repeat(X, copies, axis=0), np.repeat(Y, copies)
     left = leave_one_out(
         neurons, trained, *many, X_TEST, Y_TEST, ridge=0.05, points=[0, 7 * copies], tolerance=1e-13
     )
-    np.testing.assert_allclose(copies * left.changes, found.changes[[0, 7]], rtol=0.01)
+    np.testing.assert_allclose(copies * left.changes, found.changes[[0, 7]], rtol=0.05)
 
 
 def test_one_newton_step_knows_more_than_influence(trained):
@@ -47,7 +49,7 @@ def test_one_newton_step_knows_more_than_influence(trained):
 def test_many_parameters_are_solved_by_products(trained, monkeypatch):
     s = specimen(neurons, X, Y, params=trained)
     dense = influence(s, X_TEST, Y_TEST, ridge=0.05).changes
-    monkeypatch.setattr("finitewidth.measure.influence._DENSE", 2)
+    monkeypatch.setattr(importlib.import_module("finitewidth.measure.influence"), "_DENSE", 2)
     np.testing.assert_allclose(influence(s, X_TEST, Y_TEST, ridge=0.05).changes, dense, rtol=1e-5)
 
 

@@ -59,7 +59,7 @@ def test_steps_that_diverge_and_wrong_scales_are_refused():
     with pytest.raises(ValueError, match="scale must be a positive number"):
         linearised_path(NET, PARAMS, X, Y, learning_rate=0.1, steps=5, scale=0.0)
     task = Task(X, Y, X, Y)
-    with pytest.raises(ValueError, match="scales must be positive numbers, got \\[-1.0\\]"):
+    with pytest.raises(ValueError, match=r"scales must be positive numbers, got \[-1.0\]"):
         train_at_scales(NET, PARAMS, task, [-1.0], steps=5)
     with pytest.raises(ValueError, match="it must be below 2"):
         train_at_scales(NET, PARAMS, task, [1.0], steps=5, edge=2.0)
@@ -70,7 +70,7 @@ def test_a_scale_of_one_is_training_from_the_given_weights():
     found = train_at_scales(NET, PARAMS, task, [1.0, 4.0], steps=50)
     kernel = np.asarray(fw.empirical_ntk(NET, PARAMS, task.x)).reshape(20, 20)
     eta = 1 / np.linalg.eigvalsh(kernel)[-1]
-    start = NET.apply(PARAMS, task.x)
+    start = NET.apply(PARAMS, jax.numpy.asarray(task.x))
     run = train(NET, PARAMS, task.x, task.y + start, learning_rate=float(eta), steps=50, record=("loss",))
     # Powers of the kernel find its largest eigenvalue up to the next one.
     np.testing.assert_allclose(found.train_losses[0], run.recorded["loss"][-1] / 20, rtol=0.02)

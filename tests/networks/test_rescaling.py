@@ -26,19 +26,19 @@ def test_a_rescaled_network_with_biases_stays_the_same_function(rng):
     factors = per_neuron(rng)
     how = {"steps": 30, "learning_rate": 0.02}
     rates = equivariant_rates(factors, "gradient")
-    same = train_rescaled(NET, PARAMS, factors, X, Y, **how, rescaled_rates=rates)
+    same = train_rescaled(NET, PARAMS, factors, X, Y, **how, rate_factors=rates)
     other = train_rescaled(NET, PARAMS, factors, X, Y, **how)
     assert same.gap < 1e-12
     assert other.gap > 1e-3
     assert same.losses[-1, 0] < 0.9 * same.losses[0, 0]
-    run = train(NET, PARAMS, X, Y, rates=1.0, **how)
+    run = train(NET, PARAMS, X, Y, **how)
     np.testing.assert_allclose(same.losses[:-1, 0], run.losses, rtol=1e-12)
 
 
 def test_a_step_changes_the_balance_by_the_squares_of_the_gradients():
     run = train(NET, PARAMS, X, Y, rates=1.0, steps=1, learning_rate=0.05)
     parts = lambda p: (p[0].weight, p[1].weight, p[0].bias)
-    loss = lambda p: 0.5 * jnp.sum((NET.apply(p, X) - Y) ** 2)
+    loss = lambda p: 0.5 * jnp.sum((NET.apply(p, jnp.asarray(X)) - Y) ** 2)
     g = jax.grad(loss)(PARAMS)
     into = jnp.concatenate([g[0].weight, g[0].bias[:, None]], axis=1)
     expected = balance_change(into, g[1].weight.T, 0.05)

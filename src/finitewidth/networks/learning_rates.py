@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from finitewidth.architecture import Layer
 from finitewidth.networks.ensembles import train_ensemble
-from finitewidth.networks.models import Inputs, as_model
+from finitewidth.networks.models import Inputs, as_model, as_points
 from finitewidth.networks.observables import Outputs
 from finitewidth.networks.training import DivergenceError
 
@@ -85,9 +85,9 @@ def _losses(
     net: Layer,
     key: PRNGKeyArray,
     size: int,
-    x: Array,
-    y: Array,
-    x_test: Array,
+    x: Inputs,
+    y: Inputs,
+    x_test: Inputs,
     labels: np.ndarray,
     rate: float,
     steps: int,
@@ -105,7 +105,7 @@ def _losses(
             optimizer=optimizer,
             learning_rate=float(rate),
             batch_size=batch_size,
-            record={"outputs": Outputs(as_model(net), x_test)},
+            record={"outputs": Outputs(as_model(net), as_points("x_test", x_test))},
             record_every=steps,
         )
     except DivergenceError:

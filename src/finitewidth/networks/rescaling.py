@@ -72,8 +72,8 @@ def train_rescaled(
     learning_rate: float | None = None,
     optimizer: str | optax.GradientTransformation = "sgd",
     loss: str | Loss = "mse",
-    rates: PyTree = 1.0,
-    rescaled_rates: PyTree | None = None,
+    rates: PyTree | None = None,
+    rate_factors: PyTree = 1.0,
 ) -> RescaledTraining:
     r"""Train a network and its rescaled twin side by side, in full batches.
 
@@ -90,17 +90,16 @@ def train_rescaled(
     learning_rate, optimizer, loss
         As for `train`.
     rates
-        The learning-rate tensor of the first network; all ones by default.
-    rescaled_rates
-        The tensor of the twin: by default that of the first network. With
-        `finitewidth.dynamics.equivariant_rates` both stay the same function.
+        The learning-rate tensor of the first network; by default the network's own, and one for functions.
+    rate_factors
+        What the twin's rates are multiplied by: one number, or a tree as for `factors`. With
+        `finitewidth.dynamics.equivariant_rates` of the factors both stay the same function.
     """
     check_whole("steps", steps)
     twin = rescale(params, factors)
-    tasks = [
-        as_task(apply_or_net, start, x, y, learning_rate, optimizer, loss, None, None, tensor)[0]
-        for start, tensor in ((params, rates), (twin, rates if rescaled_rates is None else rescaled_rates))
-    ]
+    task, _ = as_task(apply_or_net, params, x, y, learning_rate, optimizer, loss, None, None, rates)
+    slower = task.optimizer._replace(rates=rescale(task.optimizer.rates, rate_factors))
+    tasks = task, Task(task.model, task.loss, task.x, task.y, slower, None)
     before, after = (np.asarray(task.model(p, task.x)) for task, p in zip(tasks, (params, twin), strict=True))
     change, size = np.abs(after - before).max(), max(np.abs(before).max(), np.finfo(before.dtype).tiny)
     if change > 1e4 * np.finfo(before.dtype).eps * size:
@@ -108,7 +107,7 @@ def train_rescaled(
             f"factors change the outputs by {change / size:.2g} of their size: the model is not homogeneous "
             "in the rescaled weights, as ReLU networks are when biases are rescaled along."
         )
-    gaps, losses = _side_by_side(tuple(tasks), (params, twin), steps)
+    gaps, losses = _side_by_side(tasks, (params, twin), steps)
     return RescaledTraining(np.asarray(gaps), np.asarray(losses))
 
 
@@ -138,10 +137,10 @@ def _side_by_side(
 
 
 def balance(
-    weights_in: Float[AnyArray, "neurons into"],
-    weights_out: Float[AnyArray, "out neurons"],
-    bias: Float[AnyArray, " neurons"] | None = None,
-) -> Float[Array, " neurons"]:
+    weights_in: Float[AnyArray, "rows into"],
+    weights_out: Float[AnyArray, "out columns"],
+    bias: Float[AnyArray, " rows"] | None = None,
+) -> Float[Array, " rows"]:
     r"""$|w_j|^2+b_j^2-|v_j|^2$ of every ReLU neuron: gradient flow with equal rates conserves it.
 
     Parameters

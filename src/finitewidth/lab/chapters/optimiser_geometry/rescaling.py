@@ -107,7 +107,7 @@ class Rescaled(Neurons):
             steps=self.steps,
             optimizer=optimiser,
             rates=1.0,
-            rescaled_rates=(s**power, s**-power),
+            rate_factors=(s**power, s**-power),
         ).gap
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
