@@ -98,9 +98,9 @@ def transfer_picture() -> Figure:
         x = jax.random.normal(key, (points, 8), jnp.float32)
         return x, jnp.sin(2 * x[:, :1]) * x[:, 1:2] + jnp.cos(2 * x[:, 3:4]) * x[:, 2:3]
 
-    data, held_out = task(jax.random.key(0), 80 * 64), task(jax.random.key(1), 512)
-    grids = {"sgd": np.arange(-16, -7), "adam": np.arange(-11, -2), "muon": np.arange(-10, -1)}
-    widths = (32, 64, 128)
+    data, held_out = task(jax.random.key(0), 60 * 64), task(jax.random.key(1), 512)
+    grids = {"sgd": np.arange(-17, -11), "adam": np.arange(-10, -3), "muon": np.arange(-9, -2)}
+    widths = (32, 128)
     names = {"standard": "standard", "mup:32": "maximal update"}
     with style.house_style():
         title = "Learning rates across widths: standard parametrisation above, maximal update below"
@@ -113,11 +113,11 @@ def transfer_picture() -> Figure:
                     sweep = learning_rate_sweep(
                         net,
                         jax.random.key(n),
-                        4,
+                        3,
                         *data,
                         *held_out,
                         2.0**exponents,
-                        steps=80,
+                        steps=60,
                         optimizer=optimizer,
                         batch_size=64,
                     )
@@ -145,7 +145,7 @@ def rescaling_picture() -> Figure:
         left.axhspan(0.68, 1.14, color=style.GREY, alpha=0.15)
         left.set(xscale="log", xlabel="singular value before", ylabel="after")
         left.legend()
-        net = fw.MLP((20,), "relu", C_b=0.0, C_W=2.0)
+        net = fw.MLP((20,), "relu", C_b=0.0, C_W=2.0, lambda_b=0.0)
         params = net.init(jax.random.key(0), 3)
         x = jax.random.normal(jax.random.key(1), (12, 3))
         factors = (5.0, 0.2)

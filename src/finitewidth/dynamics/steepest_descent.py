@@ -8,7 +8,7 @@ coordinate at a time. Sign descent and Muon leave out the factor $|g|_*$.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ def steepest_step(
     return SteepestStep(jax.tree.unflatten(structure, steps), total, -a / 2 * total**2)
 
 
-def _names(norm: str | PyTree, structure: jax.tree_util.PyTreeDef) -> list[str]:
+def _names(norm: str | PyTree, structure: Any) -> list[str]:
     names, given = jax.tree.flatten(norm)
     if isinstance(norm, str):
         return names * structure.num_leaves

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.sparse.linalg import cg
 
 from finitewidth.checks import is_number
-from finitewidth.measure.operators import hessian
+from finitewidth.measure.operators import SymmetricOperator, hessian
 from finitewidth.measure.specimen import Specimen
 from finitewidth.measure.spectrum import eigenpairs
 
@@ -83,7 +83,7 @@ def _solved(trained: Specimen, right: np.ndarray, shift: float) -> tuple[np.ndar
     ends = eigenpairs(operator, 2, "both")
     smallest, largest = (float(end(ends.values)) + shift for end in (np.min, np.max))
     _refuse_singular(smallest, max(largest, abs(smallest)), shift)
-    product = LinearOperator((size, size), matvec=lambda v: operator @ v + shift * v, dtype=float)
+    product = SymmetricOperator(lambda v: operator @ v + shift * v, size, float)
     solution, failed = cg(product, right, rtol=1e-8, maxiter=5000)
     if failed:
         raise ValueError("conjugate gradients did not solve for the influence: pass a larger damping.")

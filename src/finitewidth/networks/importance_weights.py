@@ -96,7 +96,7 @@ def ridge_logistic(
         pull = np.exp(np.log(w / scale) - np.logaddexp(0, margin))
         gradient = spring * theta - z.T @ pull
         hessian = spring * np.eye(len(theta)) + (z.T * (pull / (1 + np.exp(-margin)))) @ z
-        if np.linalg.cond(hessian) > 1e14:
+        if not ridge and (margin.min() > 30 or np.linalg.cond(hessian) > 1e14):
             raise ValueError(
                 "the data are separable and there is no ridge: the loss has no minimum, pass ridge > 0."
             )

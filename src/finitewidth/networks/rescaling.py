@@ -127,12 +127,12 @@ def _side_by_side(
     def step(states: tuple[State, State], _):
         (first, loss), (second, loss2) = (look(task, s.params) for task, s in zip(tasks, states, strict=True))
         seen = jnp.abs(second - first).max(), jnp.stack([loss, loss2])
-        return tuple(moved(task, state) for task, state in zip(tasks, states, strict=True)), seen
+        return (moved(tasks[0], states[0]), moved(tasks[1], states[1])), seen
 
-    states = tuple(
-        State(params, task.optimizer.init(params), jnp.zeros((), int))
-        for task, params in zip(tasks, starts, strict=True)
-    )
+    def begun(task: Task, params: PyTree) -> State:
+        return State(params, task.optimizer.init(params), jnp.zeros((), int))
+
+    states = begun(tasks[0], starts[0]), begun(tasks[1], starts[1])
     return lax.scan(step, states, None, length=steps + 1)[1]
 
 

@@ -146,20 +146,19 @@ class Kept(Separable):
     def measure(self, key) -> Measurement:
         x, y, weights = self.drawn_points()
 
-        def difference(labels: np.ndarray, ridge: float) -> float:
-            ends = [ridge_logistic(x, labels, w, ridge) for w in (weights, np.ones(len(x)))]
+        def difference(points: np.ndarray, labels: np.ndarray, heavy: np.ndarray, ridge: float) -> float:
+            ends = [ridge_logistic(points, labels, w, ridge) for w in (heavy, np.ones(len(points)))]
             units = [end / np.linalg.norm(end) for end in ends]
             return float(np.linalg.norm(units[0] - units[1]))
 
-        # The points nearest to the line are on the wrong side.
-        z = x * y[:, None]
-        nearest = np.argsort(z @ ridge_logistic(x, y, np.ones(len(x)), 1e-10))[: self.flipped]
-        crossed = y.copy()
-        crossed[nearest] *= -1
+        # The first points occur once more with the other label: no line divides these.
+        again = slice(self.flipped)
+        crossed = np.concatenate([x, x[again]]), np.concatenate([y, -y[again]])
+        heavy = np.concatenate([weights, np.ones(self.flipped)])
         return {
-            "ridge": exact([difference(y, ridge) for ridge in self.ridges]),
-            "large ridge": exact(difference(y, 1e-2)),
-            "overlapping": exact(difference(crossed, 0.0)),
+            "ridge": exact(np.array([difference(x, y, weights, ridge) for ridge in self.ridges])),
+            "large ridge": exact(difference(x, y, weights, 1e-2)),
+            "overlapping": exact(difference(*crossed, heavy, 0.0)),
         }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:

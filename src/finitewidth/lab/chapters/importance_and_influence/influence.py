@@ -4,6 +4,7 @@ import functools
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -41,7 +42,7 @@ class Left(RandomProblem):
         """Standardised training inputs and labels, then those of the test."""
         from sklearn.datasets import load_iris
 
-        x, y = load_iris(return_X_y=True)
+        x, y = (np.asarray(part) for part in load_iris(return_X_y=True))
         order = self.rng(0).permutation(len(x))
         train, test = order[: self.train], order[self.train :]
         x = (x - x[train].mean(axis=0)) / x[train].std(axis=0)
@@ -62,7 +63,7 @@ class Left(RandomProblem):
 
     def losses(self, params: PyTree, x: np.ndarray, y: np.ndarray, depth: int) -> np.ndarray:
         """The loss of every point."""
-        logits = np.asarray(self.network(depth).apply(params, x))
+        logits = np.asarray(self.network(depth).apply(params, jnp.asarray(x)))
         return np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(y)), y]
 
     def points(self, depth: int, ridge: float) -> np.ndarray:
@@ -99,7 +100,7 @@ class Left(RandomProblem):
 
     def theory(self) -> Prediction:
         changes = [self.predicted_changes(*pair) for pair in self.pairs()]
-        return {"influence": np.stack(changes)} | self.bands()
+        return {"influence": np.stack(changes), **self.bands()}
 
     def bands(self) -> Prediction:
         """What is expected of both together."""

@@ -57,14 +57,14 @@ class InitialScales:
                 m * rows,
                 x,
                 y,
-                learning_rate=self.edge / (m**2 * largest),
+                learning_rate=float(self.edge / (m**2 * largest)),
                 steps=self.steps,
                 record_every=self.steps,
             ).relative_motion
             for m in self.multiples
         ]
         return {
-            "motion": exact(motion),
+            "motion": exact(np.array(motion)),
             "exponent": exact(fitted_power(np.array(self.multiples), np.array(motion))),
         }
 

@@ -87,10 +87,11 @@ class Rescaled(Neurons):
     def measure(self, key) -> Measurement:
         s = self.factor
         before, after = (self.gradients(self.start[0] * f, self.start[1] / f) for f in (1.0, s))
+        ratios = [np.vdot(a, b) / np.vdot(b, b) for a, b in zip(after, before, strict=True)]
         gaps = np.array([[self._gap(norm, p) for p in self.powers] for norm in _OPTIMISERS.values()])
         return {
             "gaps": exact(gaps),
-            "gradients": exact([np.vdot(a, b) / np.vdot(b, b) for a, b in zip(after, before, strict=True)]),
+            "gradients": exact(np.array(ratios)),
             "powers": exact(np.array(self.powers)[np.argmin(gaps, axis=1)]),
             "smallest gap": exact(gaps.min(axis=1)),
             "next gap": exact(np.sort(gaps, axis=1)[:, 1]),
@@ -160,7 +161,7 @@ class Balance(Neurons):
         drifts = [np.linalg.norm(change(eta, round(self.time / eta))) for eta in self.etas]
         return {
             "one step": exact(change(self.etas[0], 1)),
-            "drifts": exact(drifts),
+            "drifts": exact(np.array(drifts)),
             "exponent": exact(fitted_power(np.array(self.etas), np.array(drifts))),
         }
 

@@ -53,7 +53,7 @@ class Norms(RandomProblem):
         solved = [_minimum(self.gradient, norm, self.a) for norm in self.norms]
         return {
             "steps": exact(np.stack([step for step, _ in solved])),
-            "values": exact([value for _, value in solved]),
+            "values": exact(np.array([value for _, value in solved])),
         }
 
     def objective(self, steps: np.ndarray, norm: str) -> np.ndarray:
@@ -96,7 +96,7 @@ def _minimum(gradient: np.ndarray, norm: str, a: float) -> tuple[np.ndarray, flo
     model = cp.sum(cp.multiply(gradient, d)) + cp.square(size) / (2 * a)
     problem = cp.Problem(cp.Minimize(model))
     problem.solve(solver=cp.CLARABEL)
-    return np.asarray(d.value), float(model.value)
+    return np.asarray(d.value), float(np.asarray(problem.value))
 
 
 def _without_the_dual_norm(setting: Norms, value: np.ndarray) -> np.ndarray:

@@ -177,12 +177,15 @@ def _log_losses(
 ) -> Float[np.ndarray, "networks rates"]:
     """Base-two logarithms of the networks' losses on points held out."""
     net = equal_layers(n, 3, "relu", 0.0, 2.0, parametrisation=parametrisation)
+    (x, y), (x_test, y_test) = data, held_out
     sweep = learning_rate_sweep(
         net,
         key,
         setting.networks,
-        *data,
-        *held_out,
+        x,
+        y,
+        x_test,
+        y_test,
         setting.grid,
         steps=setting.steps,
         optimizer="adam",
