@@ -101,8 +101,9 @@ def ridge_logistic(
                 "the data are separable and there is no ridge: the loss has no minimum, pass ridge > 0."
             )
         step = np.linalg.solve(hessian, gradient)
-        # A margin that grows by more than two leaves the range of the quadratic model.
-        theta = theta - step / max(1.0, np.abs(z @ step).max() / 2)
+        # A margin that changes by more than two leaves the range of the quadratic model, unless it is large.
+        allowed = 2 + 0.1 * np.maximum(margin, 0)
+        theta = theta - step / max(1.0, (np.abs(z @ step) / allowed).max())
         if np.linalg.norm(step) <= 1e-10 * max(1.0, np.linalg.norm(theta)):
             return theta
     raise ValueError(f"Newton's method did not end within {_MOST_NEWTON_STEPS} steps.")
