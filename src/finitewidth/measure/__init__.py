@@ -9,6 +9,7 @@ from finitewidth.lazy import exports
 
 # Functions that bear the name of their module: bound here, they are what the name means whoever came first.
 from finitewidth.measure.laziness import laziness
+from finitewidth.measure.margins import margins
 from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         feature_structure,
     )
     from finitewidth.measure.laziness import FeatureChange, Laziness, laziness
+    from finitewidth.measure.margins import Margins, margins
     from finitewidth.measure.operators import (
         SymmetricOperator,
         empirical_fisher,
