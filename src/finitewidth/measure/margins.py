@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import nnls
 
 from finitewidth.measure.specimen import Specimen
 
-# By how much the order of homogeneity may differ between points.
+# By how much the order of homogeneity may differ between points, and the pull that makes a support vector.
 _SPREAD = 1e-3
+_SHARE = 0.01
 
 
 class Margins(NamedTuple):
@@ -32,13 +32,12 @@ class Margins(NamedTuple):
     normalised
         The smallest value over $|\theta|^{order}$.
     multipliers
-        The non-negative numbers with which $\sum_i\lambda_iy_i\nabla f(x_i)$ comes nearest to $\theta/|\theta|$.
-    residual
-        How near it comes: 0 at a stationary point, 1 if no gradient helps.
-    slackness
-        $\sum_i\lambda_i(y_if_i-\min)/\sum_i\lambda_iy_if_i$: the part of the multipliers at points that are not nearest.
+        $\lambda_i\propto e^{-y_if(x_i)}$, with which the exponential loss pulls at each point, so that
+        $\sum_i\lambda_iy_i\nabla f(x_i)$ comes as near to $\theta/|\theta|$ as it can.
     alignment
-        The cosine between the weights and minus the gradient of the exponential loss.
+        The cosine between both, between the weights and minus the gradient of the exponential loss.
+    slackness
+        $\sum_i\lambda_i(y_if_i-\min)/\sum_i\lambda_iy_if_i$: what the points that are not nearest still hold.
     """
 
     values: Float[np.ndarray, " points"]
@@ -46,9 +45,8 @@ class Margins(NamedTuple):
     order_spread: float
     normalised: float
     multipliers: Float[np.ndarray, " points"]
-    residual: float
-    slackness: float
     alignment: float
+    slackness: float
 
     @property
     def smallest(self) -> float:
@@ -56,10 +54,15 @@ class Margins(NamedTuple):
         return float(self.values.min())
 
     @property
+    def residual(self) -> float:
+        r"""The KKT residual $|\theta/|\theta|-\sum_i\lambda_iy_i\nabla f(x_i)|$: 0 at a stationary point of the margin."""
+        return float(np.sqrt(max(0.0, 1 - self.alignment**2))) if self.alignment > 0 else 1.0
+
+    @property
     def support(self) -> Int[np.ndarray, " support"]:
-        """Rows of the points that hold the weights, the strongest first."""
+        """Rows of the points with at least a hundredth of all multipliers, the strongest first."""
         strongest = np.argsort(-self.multipliers, kind="stable")
-        return strongest[self.multipliers[strongest] > 0]
+        return strongest[self.multipliers[strongest] > _SHARE * self.multipliers.sum()]
 
 
 def margins(specimen: Specimen) -> Margins:
@@ -88,20 +91,17 @@ def margins(specimen: Specimen) -> Margins:
             f"{np.nanmax(orders):.3g} over the points; biases and smooth activations break it."
         )
     norm = float(np.linalg.norm(weights))
-    # |theta - sum lambda_i g_i| splits into the part outside the span of the gradients and one within it.
-    basis, triangle = np.linalg.qr(rows.T)
-    inside = weights / norm @ basis
-    multipliers, distance = nnls(triangle, inside, maxiter=30 * len(rows))
-    outside = max(0.0, 1.0 - float(inside @ inside))
-    pull = np.exp(values.min() - values) @ rows
-    held = float(multipliers @ values)
+    pulls = np.exp(values.min() - values)
+    pull = pulls @ rows
+    size = float(np.linalg.norm(pull))
+    alignment = float(weights @ pull) / (norm * size)
+    multipliers = max(alignment, 0.0) / size * pulls
     return Margins(
         values=values,
         order=order,
         order_spread=spread,
         normalised=float(values.min()) / norm**order,
         multipliers=multipliers,
-        residual=float(np.sqrt(distance**2 + outside)),
-        slackness=float(multipliers @ (values - values.min())) / held if held > 0 else 1.0,
-        alignment=float(weights @ pull / (norm * np.linalg.norm(pull))),
+        alignment=alignment,
+        slackness=float(pulls @ (values - values.min()) / (pulls @ values)) if values.min() > 0 else 1.0,
     )

@@ -2,7 +2,8 @@ r"""Training of classifiers past zero error, as far as it takes for the margin t
 
 On separable classes the loss falls like 1/t and directions settle like $1/\log t$: plain steps never arrive. Linear
 models are followed in $\tau=\log t$. Any other model descends on $\log\sum_ie^{-y_if(x_i)}$ with steps of
-rate / $\max_i|\nabla f(x_i)|^2$, in which $\log t$ grows by about one every 1/rate steps.
+rate / $\max_i|\nabla f(x_i)|^2$: $\log t$ grows by a fixed amount in every step, for linear models by rate times the
+squared margin over the largest $|x_i|^2$.
 """
 
 from collections.abc import Callable

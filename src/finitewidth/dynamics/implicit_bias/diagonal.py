@@ -24,7 +24,7 @@ from finitewidth.dynamics.implicit_bias.interpolators import Limit, equations, m
 from finitewidth.dynamics.implicit_bias.potentials import HyperbolicEntropy, Quadratic, Scale, Weights
 
 _ACTIVE = 1e-9
-_FLOW, _ARRIVED = 1e-10, 1e-9
+_FLOW, _ARRIVED = 1e-11, 1e-9
 
 
 class LeastSum(NamedTuple):
@@ -98,26 +98,44 @@ class DiagonalNetwork(eqx.Module):
         r"""$\beta$ at a time, from the integral $\int_0^tr$ of the residuals up to it."""
         return self.potential.weights(-4 * np.asarray(integral) @ np.asarray(x))
 
+    def trajectory(
+        self,
+        x: Float[AnyArray, "train features"],
+        y: Float[AnyArray, " train"],
+        times: Float[AnyArray, " times"],
+    ) -> Float[np.ndarray, "times features"]:
+        r"""$\beta$ along gradient flow at increasing times, from the equation for the integrals alone."""
+        x, y, times = np.asarray(x, float), np.asarray(y, float), np.asarray(times, float)
+        rates = lambda t, integral: x @ self.weights(x, integral) - y
+        flow = solve_ivp(rates, (0.0, times[-1]), np.zeros(len(y)), "LSODA", times, rtol=_FLOW, atol=_FLOW)
+        return self.weights(x, flow.y.T)
+
     def large_scale_limit(self, x: Float[AnyArray, "train features"], y: Float[AnyArray, " train"]) -> Limit:
         r"""The limit for large alpha: the interpolator with the least $\sum_i\beta_i^2/\theta_{0i}^2$."""
         return mirror_limit(Quadratic(np.asarray(self.theta0, float) ** 2), x, y)
 
     def small_scale_law(self, x: Float[AnyArray, "train features"], y: Float[AnyArray, " train"]) -> Weights:
-        r"""$\beta$ for small alpha: $b$ with the least sum of sizes, and the leading law of its unused features.
+        r"""$\beta$ for small alpha: $b$ with the least sum of sizes, and the law of its unused features.
 
-        $$\beta_i\simeq\sigma_i\theta_{0i}^2\alpha^{2(1-|x_i\cdot\nu|)}e^{\sigma_ix_i\cdot\delta},\qquad\sigma_i=\mathrm{sign}(x_i\cdot\nu),
-        \qquad x_j\cdot\delta=\sigma_j\log\frac{|b_j|}{\theta_{0j}^2}\ \text{for used }j .$$
+        $$\beta_i\simeq2\alpha^2\theta_{0i}^2\sinh\big(x_i\cdot(\nu\log\alpha^{-2}+\delta)\big)
+        \simeq\sigma_i\theta_{0i}^2\alpha^{2(1-|x_i\cdot\nu|)}e^{\sigma_ix_i\cdot\delta},\qquad\sigma_i=\mathrm{sign}(x_i\cdot\nu),$$
 
-        It needs a unique $b$ with as many used features as the used columns of X have rank.
+        with $x_j\cdot\delta=\sigma_j\log(|b_j|/\theta_{0j}^2)$ for the used features. It needs a unique $b$ that uses as
+        many features as there are equations.
         """
         x, y = equations(x, y)
         found = least_sum(x, y)
+        used = found.active
+        if np.count_nonzero(used) != len(y) or found.slack < _ACTIVE:
+            raise ValueError(
+                f"the interpolator with the least sum of sizes uses {np.count_nonzero(used)} features for {len(y)} "
+                f"equations, with a slack of {found.slack:.2g}: its limit is not unique, use `limit`."
+            )
         shape = np.broadcast_to(np.asarray(self.theta0, float) ** 2, found.weights.shape)
-        used, sign = found.active, np.sign(found.slopes)
         sizes = np.log(np.abs(found.weights[used]) / shape[used])
-        delta = np.linalg.lstsq(x[:, used].T, sign[used] * sizes, rcond=None)[0]
-        unused = sign * shape * self.alpha ** (2 * (1 - np.abs(found.slopes))) * np.exp(sign * (delta @ x))
-        return np.where(used, found.weights, unused)
+        delta = np.linalg.solve(x[:, used].T, np.sign(found.weights[used]) * sizes)
+        slopes = -2 * np.log(self.alpha) * found.slopes + delta @ x
+        return np.where(used, found.weights, 2 * self.alpha**2 * shape * np.sinh(slopes))
 
     def effective_scale(
         self, x: Float[AnyArray, "train features"], y: Float[AnyArray, " train"], eta: float

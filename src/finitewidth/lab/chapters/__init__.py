@@ -20,6 +20,7 @@ CHAPTERS = {
     "trained_networks": "Trained networks",
     "loss_landscape": "Loss landscape",
     "quadratic_models": "Quadratic models",
+    "implicit_bias": "Implicit bias",
     "nearly_kernel_methods": "Nearly-kernel methods",
     "representation_learning": "Representation learning",
     "networks_as_nearly_kernel_machines": "Networks as nearly-kernel machines",
