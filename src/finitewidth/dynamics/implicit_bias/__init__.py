@@ -18,5 +18,6 @@ if TYPE_CHECKING:
     from finitewidth.dynamics.implicit_bias.max_margin import MaxMargin, max_margin
     from finitewidth.dynamics.implicit_bias.potentials import Entropy, HyperbolicEntropy, Potential, Quadratic
     from finitewidth.dynamics.implicit_bias.separability import Separability, separability
+    from finitewidth.dynamics.implicit_bias.sparse_margin import SparseMargin, sparse_margin
 
 __all__, __getattr__ = exports(__name__, __file__)

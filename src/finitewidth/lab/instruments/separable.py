@@ -105,13 +105,35 @@ def margin_by_scikit_learn(classes: Classes) -> Margin:
     return Margin(np.asarray(machine.coef_[0]), duals[:n] + duals[n:])
 
 
-def sparse_margin(classes: Classes) -> tuple[np.ndarray, np.ndarray]:
-    """The weights with margins at least one and the least sum of sizes, and the slope of each feature."""
+def sparse_margin(classes: Classes) -> Margin:
+    """The weights with margins at least one and the least sum of sizes, and the multiplier of each point."""
     rows, d = classes.signed, classes.x.shape[1]
     found = linprog(
         np.ones(2 * d), A_ub=-np.concatenate([rows, -rows], axis=1), b_ub=-np.ones(len(rows)), method="highs-ds"
     )
-    return np.subtract(*np.split(found.x, 2)), -found.ineqlin.marginals @ rows
+    return Margin(np.subtract(*np.split(found.x, 2)), -found.ineqlin.marginals)
+
+
+def draw_with_sparse_margin(
+    rng: np.random.Generator, points: int, features: int, slack: float, cosine: float, share: float
+) -> Classes:
+    """The first draw whose sparse and hard margins point apart, and whose sparse one is reached before long.
+
+    Unused features need a slack, and each point that holds the margin a share of all multipliers: one with
+    a small multiplier a is felt only from log t of about e^(1/a) on.
+    """
+    for _ in range(_MOST_DRAWS):
+        classes = draw(rng, points, features)
+        if abs(classes.y.sum()) == points:
+            continue
+        b, a = sparse_margin(classes)
+        w = margin_by_enumeration(classes).weights
+        unused, held = b == 0, a > 0
+        between = b @ w / np.linalg.norm(b) / np.linalg.norm(w)
+        slopes = np.abs(a @ classes.signed)[unused]
+        if unused.any() and slopes.max() < 1 - slack and between < cosine and a[held].min() >= share * a.sum():
+            return classes
+    raise ValueError(f"no draw of {_MOST_DRAWS} has a slack of {slack} and a cosine below {cosine}.")
 
 
 class Squares(NamedTuple):
@@ -141,9 +163,11 @@ def squares_flow(classes: Classes, start: float, log_times: np.ndarray) -> Squar
         return np.concatenate([turn, -turn])
 
     begin = np.log(start) * np.ones(2 * d)
-    run = solve_ivp(
-        rates, (-20.0, log_times[-1]), begin, "Radau", log_times, rtol=1e-8, atol=1e-10, jac=slopes
-    )
+    # Trial steps may overflow; the solver then takes shorter ones.
+    with np.errstate(all="ignore"):
+        run = solve_ivp(
+            rates, (-20.0, log_times[-1]), begin, "Radau", log_times, rtol=1e-8, atol=1e-10, jac=slopes
+        )
     states = run.y.T
     weights = np.exp(states)
     g = np.array([pull(t, s) for t, s in zip(run.t, states, strict=True)])
