@@ -1,7 +1,9 @@
-r"""The margin of a trained classifier, and how near its weights are to a point where the margin is stationary.
+r"""The margin of a trained classifier, and how near its weights are to a point where the margin is
+stationary.
 
-For a model that is homogeneous of order L in its weights, $f(c\theta)=c^Lf(\theta)$, what counts is the normalised
-margin $\min_iy_if(x_i)/|\theta|^L$. Its stationary points, where training on exponential tails can end, are
+For a model that is homogeneous of order L in its weights, $f(c\theta)=c^Lf(\theta)$, what counts is the
+normalised margin $\min_iy_if(x_i)/|\theta|^L$. Its stationary points, where training on exponential tails
+can end, are
 
 $$\theta=\sum_i\lambda_iy_i\nabla f(x_i),\qquad\lambda_i\ge0,\qquad\lambda_i(y_if(x_i)-\min_jy_jf(x_j))=0 .$$
 """
@@ -55,7 +57,8 @@ class Margins(NamedTuple):
 
     @property
     def residual(self) -> float:
-        r"""The KKT residual $|\theta/|\theta|-\sum_i\lambda_iy_i\nabla f(x_i)|$: 0 at a stationary point of the margin."""
+        r"""The KKT residual $|\theta/|\theta|-\sum_i\lambda_iy_i\nabla f(x_i)|$: 0 at a stationary point
+        of the margin."""
         return float(np.sqrt(max(0.0, 1 - self.alignment**2))) if self.alignment > 0 else 1.0
 
     @property
@@ -75,7 +78,9 @@ def margins(specimen: Specimen) -> Margins:
     """
     y = specimen.y
     if y is None or len(classes := np.unique(y)) != 2:
-        raise ValueError("margins need labels of two classes: make the specimen with y of two different values.")
+        raise ValueError(
+            "margins need labels of two classes: make the specimen with y of two different values."
+        )
     outputs = specimen.outputs().astype(float)
     if outputs.shape[1] != 1:
         raise ValueError(f"margins need a model with one output; this one has {outputs.shape[1]}.")

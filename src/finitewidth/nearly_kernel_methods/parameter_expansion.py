@@ -1,7 +1,8 @@
 r"""Parameters of a quadratic model to first order in $\epsilon$, from any start.
 
-The model is $z_a=\phi_a\cdot\theta+\frac\epsilon2\theta^T\psi_a\theta$ with features $\phi_a+\epsilon\psi_a\theta$, the loss half the sum of
-squared errors, and $A=\sum_a\phi_a\phi_a^T$. The linear model's flow is $\theta^F(t)=\theta_*+e^{-tA}(\theta_0-\theta_*)$.
+The model is $z_a=\phi_a\cdot\theta+\frac\epsilon2\theta^T\psi_a\theta$ with features
+$\phi_a+\epsilon\psi_a\theta$, the loss half the sum of squared errors, and $A=\sum_a\phi_a\phi_a^T$. The
+linear model's flow is $\theta^F(t)=\theta_*+e^{-tA}(\theta_0-\theta_*)$.
 """
 
 import math
@@ -19,9 +20,11 @@ Labels = Float[np.ndarray, " train"]
 
 
 def stationary_point(phi: Features, psi: MetaFeatures, y: Labels) -> tuple[Parameters, Parameters]:
-    r"""The minimiser of the linear model, and the coefficient of $\epsilon$ in the quadratic model's stationary point.
+    r"""The minimiser of the linear model, and the coefficient of $\epsilon$ in the quadratic model's
+    stationary point.
 
-    $$A\theta^I=-\tfrac12\sum_a\phi_a\,\theta^F\psi_a\theta^F-\sum_a\psi_a\theta^F\,r_a,\qquad r_a=\phi_a\cdot\theta^F-y_a .$$
+    $$A\theta^I=-\tfrac12\sum_a\phi_a\,\theta^F\psi_a\theta^F-\sum_a\psi_a\theta^F\,r_a,
+    \qquad r_a=\phi_a\cdot\theta^F-y_a .$$
 
     Where A is singular the linear model must interpolate, and only the part in the span of the features is
     determined: it is a linear fit to the labels' change $-\frac12\theta^F\psi_a\theta^F$.
@@ -31,7 +34,8 @@ def stationary_point(phi: Features, psi: MetaFeatures, y: Labels) -> tuple[Param
     singular = np.linalg.matrix_rank(phi) < phi.shape[1]
     if singular and np.abs(r).max() > _ZERO * np.abs(y).max():
         raise ValueError(
-            f"y is not interpolated (a residual of {np.abs(r).max():.2g} is left) and the features do not span all "
+            f"y is not interpolated (a residual of {np.abs(r).max():.2g} is left) and the features do not "
+            f"span all "
             f"{phi.shape[1]} parameters: the stationary point does not continue in epsilon."
         )
     bent = psi @ first
@@ -40,9 +44,14 @@ def stationary_point(phi: Features, psi: MetaFeatures, y: Labels) -> tuple[Param
 
 
 def feature_change(
-    phi: Features, y: Labels, psi: Float[np.ndarray, "points features features"], start: Parameters, time: float
+    phi: Features,
+    y: Labels,
+    psi: Float[np.ndarray, "points features features"],
+    start: Parameters,
+    time: float,
 ) -> Float[np.ndarray, "points features"]:
-    r"""The coefficient of $\epsilon$ in how far effective features have moved, $\psi(x)(1-e^{-tA})(\theta_*-\theta_0)$."""
+    r"""The coefficient of $\epsilon$ in how far effective features have moved,
+    $\psi(x)(1-e^{-tA})(\theta_*-\theta_0)$."""
     move = np.linalg.lstsq(phi, y - phi @ start, rcond=None)[0]
     values, vectors = np.linalg.eigh(phi.T @ phi)
     gone = np.ones_like(values) if math.isinf(time) else -np.expm1(-time * np.maximum(values, 0.0))
@@ -52,7 +61,8 @@ def feature_change(
 def perpendicular_drift(phi: Features, psi: MetaFeatures, y: Labels, start: Parameters) -> Parameters:
     r"""The coefficient of $\epsilon$ in how far parameters end up outside the span of the features.
 
-    $$-\sum_aP_\perp\psi_a\Big[\theta_*\,\phi_a\cdot A^+d+\sum_{jk}\frac{v_j(v_j\cdot d)(v_k\cdot d)(v_k\cdot\phi_a)}{l_j+l_k}\Big],
+    $$-\sum_aP_\perp\psi_a\Big[\theta_*\,\phi_a\cdot A^+d
+    +\sum_{jk}\frac{v_j(v_j\cdot d)(v_k\cdot d)(v_k\cdot\phi_a)}{l_j+l_k}\Big],
     \qquad d=\theta_0-\theta_*,$$
 
     with the eigenpairs $(l_j,v_j)$ of A on the span. It depends on the path, not on the speed, and needs a
@@ -62,7 +72,9 @@ def perpendicular_drift(phi: Features, psi: MetaFeatures, y: Labels, start: Para
     end = start - d
     left = np.abs(phi @ end - y).max()
     if left > _ZERO * np.abs(y).max():
-        raise ValueError(f"y is not interpolated: a residual of {left:.2g} is left, and the drift does not end.")
+        raise ValueError(
+            f"y is not interpolated: a residual of {left:.2g} is left, and the drift does not end."
+        )
     _, sizes, rows = np.linalg.svd(phi, full_matrices=False)
     kept = sizes > _ZERO * sizes[0]
     l, v = sizes[kept] ** 2, rows[kept]

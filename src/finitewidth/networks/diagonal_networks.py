@@ -1,8 +1,8 @@
 r"""Real training of diagonal networks $\beta=\theta_+^2-\theta_-^2$ on half the sum of squared errors.
 
 The gradients are $\pm2\theta_\pm X^Tr$. From a small start the weights leave zero one after the other and the
-fastest is far ahead of the slowest, so the flow is followed by an implicit solver, until nothing is left of the
-residual rather than up to a time.
+fastest is far ahead of the slowest, so the flow is followed by an implicit solver, until nothing is left
+of the residual rather than up to a time.
 """
 
 from typing import NamedTuple
@@ -111,7 +111,8 @@ def _followed(x: Array, y: Array, start: Array, times: Array | None, left: Array
         max_steps=_MOST_STEPS,
         throw=False,
     )
-    assert run.ys is not None and run.ts is not None
+    assert run.ys is not None
+    assert run.ts is not None
     plus, minus, integral = run.ys
     residual = jnp.abs((plus**2 - minus**2) @ x.T - y).max(axis=-1)
     return DiagonalWeights(plus, minus, integral, run.ts, residual)

@@ -1,9 +1,9 @@
 r"""Training of classifiers past zero error, as far as it takes for the margin to settle.
 
-On separable classes the loss falls like 1/t and directions settle like $1/\log t$: plain steps never arrive. Linear
-models are followed in $\tau=\log t$. Any other model descends on $\log\sum_ie^{-y_if(x_i)}$ with steps of
-rate / $\max_i|\nabla f(x_i)|^2$: $\log t$ grows by a fixed amount in every step, for linear models by rate times the
-squared margin over the largest $|x_i|^2$.
+On separable classes the loss falls like 1/t and directions settle like $1/\log t$: plain steps never
+arrive. Linear models are followed in $\tau=\log t$. Any other model descends on $\log\sum_ie^{-y_if(x_i)}$
+with steps of rate / $\max_i|\nabla f(x_i)|^2$: $\log t$ grows by a fixed amount in every step, for linear
+models by rate times the squared margin over the largest $|x_i|^2$.
 """
 
 from collections.abc import Callable
@@ -119,7 +119,9 @@ def train_to_margin(
     check_whole("records", records)
     check_positive("rate", rate)
     if rate >= 2:
-        raise ValueError(f"rate={rate:.3g} is not below 2, where descent on the logarithm of the loss diverges.")
+        raise ValueError(
+            f"rate={rate:.3g} is not below 2, where descent on the logarithm of the loss diverges."
+        )
     apply = getattr(model, "apply", model)
     flat, unravel = ravel_pytree(params)
     signs = jnp.asarray(as_signs(y))
@@ -127,7 +129,9 @@ def train_to_margin(
     if jnp.size(apply(params, x)) != len(signs):
         raise ValueError(f"the model must have one output for each of the {len(signs)} points.")
     every = max(1, -(-steps // records))
-    end, kept = _descended(lambda w: signs * apply(unravel(w), x).ravel(), flat, rate, every, -(-steps // every))
+    end, kept = _descended(
+        lambda w: signs * apply(unravel(w), x).ravel(), flat, rate, every, -(-steps // every)
+    )
     margins, norms, losses, times = (np.asarray(part) for part in kept)
     if not np.isfinite(margins).all():
         raise ValueError(f"rate={rate:.3g} is beyond stability: the weights are no longer finite. Lower it.")

@@ -1,13 +1,13 @@
-r"""Diagonal networks: two layers of weights, one path for each feature, and the penalty that training implies.
+r"""Diagonal networks: two layers, one path for each feature, and the penalty that training implies.
 
-$\beta=\theta_+^2-\theta_-^2$ is linear regression with weights that are differences of squares. Gradient flow on
-$\frac12|X\beta-y|^2$ from $\theta_\pm=\alpha\theta_0$ keeps every product $\theta_+\theta_-$, so that
+$\beta=\theta_+^2-\theta_-^2$ is linear regression with weights that are differences of squares. Gradient
+flow on $\frac12|X\beta-y|^2$ from $\theta_\pm=\alpha\theta_0$ keeps every product $\theta_+\theta_-$, so that
 
 $$\beta(t)=2\alpha^2\theta_0^2\sinh\Big(-4X^T\!\int_0^tr\Big),\qquad r=X\beta-y,$$
 
 and it ends at the interpolator with the least
-$Q(\beta)=\sum_i\alpha^2\theta_{0i}^2\,q(\beta_i/\alpha^2\theta_{0i}^2)$, the `HyperbolicEntropy`. A small start selects few features, a
-large one short weights.
+$Q(\beta)=\sum_i\alpha^2\theta_{0i}^2\,q(\beta_i/\alpha^2\theta_{0i}^2)$, the `HyperbolicEntropy`. A small
+start selects few features, a large one short weights.
 """
 
 from typing import Any, NamedTuple
@@ -35,8 +35,8 @@ class LeastSum(NamedTuple):
     weights
         $b$.
     multipliers
-        $\nu$, one for each point, with $|x_i\cdot\nu|\le1$ for every column of X and $x_i\cdot\nu=\mathrm{sign}(b_i)$ where
-        $b_i$ is not zero.
+        $\nu$, one for each point, with $|x_i\cdot\nu|\le1$ for every column of X and
+        $x_i\cdot\nu=\mathrm{sign}(b_i)$ where $b_i$ is not zero.
     slopes
         $x_i\cdot\nu$ of all features.
     """
@@ -52,7 +52,7 @@ class LeastSum(NamedTuple):
 
     @property
     def slack(self) -> float:
-        r"""One minus the largest $|x_i\cdot\nu|$ of the unused features; zero where the interpolator is not unique."""
+        r"""One minus the largest $|x_i\cdot\nu|$ of unused features; zero if $b$ is not unique."""
         return float(1 - np.abs(self.slopes[~self.active]).max(initial=0.0))
 
 
@@ -94,7 +94,9 @@ class DiagonalNetwork(eqx.Module):
         """
         return mirror_limit(self.potential, x, y)
 
-    def weights(self, x: Float[AnyArray, "train features"], integral: Float[AnyArray, "*times train"]) -> np.ndarray:
+    def weights(
+        self, x: Float[AnyArray, "train features"], integral: Float[AnyArray, "*times train"]
+    ) -> np.ndarray:
         r"""$\beta$ at a time, from the integral $\int_0^tr$ of the residuals up to it."""
         return self.potential.weights(-4 * np.asarray(integral) @ np.asarray(x))
 
@@ -120,16 +122,16 @@ class DiagonalNetwork(eqx.Module):
         $$\beta_i\simeq2\alpha^2\theta_{0i}^2\sinh\big(x_i\cdot(\nu\log\alpha^{-2}+\delta)\big)
         \simeq\sigma_i\theta_{0i}^2\alpha^{2(1-|x_i\cdot\nu|)}e^{\sigma_ix_i\cdot\delta},\qquad\sigma_i=\mathrm{sign}(x_i\cdot\nu),$$
 
-        with $x_j\cdot\delta=\sigma_j\log(|b_j|/\theta_{0j}^2)$ for the used features. It needs a unique $b$ that uses as
-        many features as there are equations.
+        with $x_j\cdot\delta=\sigma_j\log(|b_j|/\theta_{0j}^2)$ for the used features. It needs a unique
+        $b$ that uses as many features as there are equations.
         """
         x, y = equations(x, y)
         found = least_sum(x, y)
         used = found.active
         if np.count_nonzero(used) != len(y) or found.slack < _ACTIVE:
             raise ValueError(
-                f"the interpolator with the least sum of sizes uses {np.count_nonzero(used)} features for {len(y)} "
-                f"equations, with a slack of {found.slack:.2g}: its limit is not unique, use `limit`."
+                f"the interpolator with the least sum of sizes uses {np.count_nonzero(used)} features for "
+                f"{len(y)} equations, with a slack of {found.slack:.2g}: its limit is not unique, use `limit`."
             )
         shape = np.broadcast_to(np.asarray(self.theta0, float) ** 2, found.weights.shape)
         sizes = np.log(np.abs(found.weights[used]) / shape[used])
@@ -143,8 +145,8 @@ class DiagonalNetwork(eqx.Module):
         r"""$\theta_+\theta_-$ at the end of gradient descent with step eta, to first order in eta.
 
         A step multiplies the product by $1-4\eta^2g_i^2$, $g=X^Tr$, so that descent ends where gradient flow
-        from the smaller product $\alpha^2\theta_{0i}^2\exp(-4\eta\int g_i^2dt)$ does: a finite step acts like a smaller
-        start. `mirror_limit(HyperbolicEntropy(scale), x, y)` is that end, up to $\eta^2$.
+        from the smaller product $\alpha^2\theta_{0i}^2\exp(-4\eta\int g_i^2dt)$ does: a finite step acts
+        like a smaller start. `mirror_limit(HyperbolicEntropy(scale), x, y)` is that end, up to $\eta^2$.
         """
         check_positive("eta", eta)
         x, y = equations(x, y)
@@ -160,7 +162,14 @@ class DiagonalNetwork(eqx.Module):
         arrived.terminal = True  # type: ignore[attr-defined]
         start = np.zeros(len(y) + x.shape[1])
         flow = solve_ivp(
-            rates, (0.0, 1e300), start, "LSODA", events=arrived, rtol=_FLOW, atol=_FLOW * 1e-2, first_step=1e-12
+            rates,
+            (0.0, 1e300),
+            start,
+            "LSODA",
+            events=arrived,
+            rtol=_FLOW,
+            atol=_FLOW * 1e-2,
+            first_step=1e-12,
         )
         return np.asarray(self.potential.scale * np.exp(-4 * eta * flow.y[len(y) :, -1]))
 
@@ -168,7 +177,9 @@ class DiagonalNetwork(eqx.Module):
 def least_sum(x: Float[AnyArray, "train features"], y: Float[AnyArray, " train"]) -> LeastSum:
     r"""The interpolator with the least $\sum_i|\beta_i|$, by a linear programme (basis pursuit)."""
     x, y = equations(x, y)
-    found: Any = linprog(np.ones(2 * x.shape[1]), A_eq=np.concatenate([x, -x], axis=1), b_eq=y, method="highs")
+    found: Any = linprog(
+        np.ones(2 * x.shape[1]), A_eq=np.concatenate([x, -x], axis=1), b_eq=y, method="highs"
+    )
     positive, negative = np.split(found.x, 2)
     nu = np.asarray(found.eqlin.marginals)
     return LeastSum(positive - negative, nu, nu @ x)

@@ -1,8 +1,8 @@
 r"""Which interpolator training picks when there are more weights than equations.
 
-Gradient descent on least squares never leaves $w_0+\mathrm{rowspace}(X)$, with or without momentum, so it ends
-at the interpolator nearest to its start, $w_0+X^+(y-Xw_0)$. Mirror descent ends at the interpolator nearest
-in Bregman's distance of its potential, $\nabla\psi(w)=\nabla\psi(w_0)+X^T\nu$ with $Xw=y$.
+Gradient descent on least squares never leaves $w_0+\mathrm{rowspace}(X)$, with or without momentum, so it
+ends at the interpolator nearest to its start, $w_0+X^+(y-Xw_0)$. Mirror descent ends at the interpolator
+nearest in Bregman's distance of its potential, $\nabla\psi(w)=\nabla\psi(w_0)+X^T\nu$ with $Xw=y$.
 """
 
 import warnings
@@ -146,8 +146,8 @@ def mirror_limit(
 ) -> Limit:
     r"""The interpolator that mirror descent reaches, by Newton's method on the convex dual.
 
-    The dual is $\min_\nu\psi^*(\nabla\psi(w_0)+X^T\nu)-\nu\cdot y$; its slope is the residual. A step changes no
-    slope by more than two, within which exponentials are nearly their parabolas.
+    The dual is $\min_\nu\psi^*(\nabla\psi(w_0)+X^T\nu)-\nu\cdot y$; its slope is the residual. A step
+    changes no slope by more than two, within which exponentials are nearly their parabolas.
 
     Examples
     --------
@@ -193,8 +193,8 @@ def mirror_limit(
     end = potential.weights(first + rows.T @ nu)
     if _residual(x, y, end) > _UNFITTED * size:
         raise ValueError(
-            f"y cannot be interpolated by weights that {type(potential).__name__} reaches: Newton's method ends "
-            f"with a residual of {_residual(x, y, end):.2g}."
+            f"y cannot be interpolated by weights that {type(potential).__name__} reaches: Newton's "
+            f"method ends with a residual of {_residual(x, y, end):.2g}."
         )
     return Limit(end, left[:, kept] @ nu, _residual(x, y, end))
 
@@ -231,8 +231,8 @@ def convex_limit(
     error = np.abs(potential.softness(slopes) * (potential.slopes(w.value) - slopes)).max()
     if not error <= _CONVEX * np.abs(w.value).max():
         raise ValueError(
-            f"the convex solver stops {error:.2g} away from its own optimality conditions: the weights are too "
-            "small for the scale of the potential; take mirror_limit."
+            f"the convex solver stops {error:.2g} away from its own optimality conditions: the weights "
+            "are too small for the scale of the potential; take mirror_limit."
         )
     return Limit(w.value, nu, _residual(x, y, w.value))
 
@@ -241,15 +241,17 @@ def equations(x: object, y: object, name: str = "x") -> tuple[np.ndarray, np.nda
     """Features and labels in NumPy, if some weights reach the labels."""
     x, y = np.asarray(as_numbers(name, x), float), np.asarray(as_numbers("y", y), float)
     if x.ndim != 2 or y.shape != x.shape[:1]:
-        raise ValueError(f"{name} has shape {x.shape} and y {y.shape}; they must be (points, ...) and (points,).")
+        raise ValueError(
+            f"{name} has shape {x.shape} and y {y.shape}; they must be (points, ...) and (points,)."
+        )
     for label, array in ((name, x), ("y", y)):
         if not np.isfinite(array).all():
             raise ValueError(f"{label} holds NaN or infinite values.")
     left = _residual(x, y, np.linalg.lstsq(x, y, rcond=None)[0])
     if left > _UNFITTED * max(np.abs(y).max(initial=0.0), np.finfo(float).tiny):
         raise ValueError(
-            f"y cannot be interpolated: {len(y)} labels, {name} has rank {np.linalg.matrix_rank(x)}, and the best "
-            f"fit leaves {left:.3g} at its worst point."
+            f"y cannot be interpolated: {len(y)} labels, {name} has rank {np.linalg.matrix_rank(x)}, and "
+            f"the best fit leaves {left:.3g} at its worst point."
         )
     return x, y
 

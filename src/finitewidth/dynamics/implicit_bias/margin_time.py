@@ -2,10 +2,12 @@ r"""How long gradient descent needs to come near the hard-margin direction.
 
 Gradient flow in $\tau=\log t$ is followed in $v=w-\hat w\tau$, which stays of order one:
 
-$$\frac{dv}{d\tau}=\frac1n\sum_i\frac{e^{\tau-m_i}}{1+\sigma e^{-m_i}}\,y_ix_i-\hat w,\qquad m_i=y_iw\cdot x_i,$$
+$$\frac{dv}{d\tau}=\frac1n\sum_i\frac{e^{\tau-m_i}}{1+\sigma e^{-m_i}}\,y_ix_i-\hat w,\qquad
+m_i=y_iw\cdot x_i,$$
 
-with $\sigma=1$ for the logistic loss and 0 for the exponential one. So times like $e^{10^4}$ are no obstacle. Late in
-training a share $1-c/\tau$ of the margin is reached, $c=\log a_{max}-\sum_ia_i\log a_i/\sum_ia_i$.
+with $\sigma=1$ for the logistic loss and 0 for the exponential one. So times like $e^{10^4}$ are no
+obstacle. Late in training a share $1-c/\tau$ of the margin is reached,
+$c=\log a_{max}-\sum_ia_i\log a_i/\sum_ia_i$.
 """
 
 import math
@@ -37,9 +39,10 @@ class MarginTime(NamedTuple):
     log_time
         $\log t$ of gradient flow on the mean loss.
     normalised_time
-        $\int|\nabla L|$-free time $\int dt\,L$: what gradient descent on $\log L$ needs, about $\log t/\gamma^2$.
+        $\int L\,dt$: the time that gradient flow on $\log L$ needs, about $\log t/\gamma^2$.
     smoothness
-        The largest curvature of the logistic loss, $\lambda_{max}(X^TX)/4n$; infinite for the exponential loss.
+        The largest curvature of the logistic loss, $\lambda_{max}(X^TX)/4n$; infinite for the exponential
+        loss.
     largest_input
         The largest $|x_i|$.
     """
@@ -55,8 +58,8 @@ class MarginTime(NamedTuple):
         check_positive("eta", eta)
         if math.isfinite(self.smoothness) and eta >= 2 / self.smoothness:
             raise ValueError(
-                f"eta={eta:.4g} is not below 2/largest curvature={2 / self.smoothness:.4g}: descent on the logistic "
-                "loss need not follow its flow."
+                f"eta={eta:.4g} is not below 2/largest curvature={2 / self.smoothness:.4g}: descent on "
+                "the logistic loss need not follow its flow."
             )
         return self.log_time / math.log(10) - math.log10(eta)
 
@@ -117,7 +120,9 @@ def time_to_margin(
         weight = slopes(tau, state[:-1])
         m = found.margins * tau + rows @ state[:-1]
         # dt L: for late times both losses are their exponential tails.
-        tail = weight if loss == "exponential" else np.exp(tau) * np.logaddexp(0, -m) / n if tau < 30 else weight
+        tail = (
+            weight if loss == "exponential" else np.exp(tau) * np.logaddexp(0, -m) / n if tau < 30 else weight
+        )
         return np.append(weight @ rows - found.weights, tail.sum())
 
     def reached(tau: float, state: np.ndarray) -> float:

@@ -5,8 +5,8 @@ $$\hat w=\arg\min|w|\;\text{with}\;y_iw\cdot x_i\ge1,\qquad\hat w=\sum_{i\in S}a
 
 Gradient flow on the mean exponential or logistic loss of n points has $w(t)=\hat w\log t+\tilde w+o(1)$ with
 $e^{-y_ix_i\cdot\tilde w}=na_i$ at the support vectors, the points of S. What is left out decays like
-$t^{-\min(1,\lambda,g)}$, where $\lambda$ is the smallest positive eigenvalue of $\sum_ia_ix_ix_i^T$ and $1+g$ the
-smallest margin outside S. Gradient descent has $\eta$ times the number of steps for t.
+$t^{-\min(1,\lambda,g)}$, where $\lambda$ is the smallest positive eigenvalue of $\sum_ia_ix_ix_i^T$ and
+$1+g$ the smallest margin outside S. Gradient descent has $\eta$ times the number of steps for t.
 """
 
 import math

@@ -1,9 +1,9 @@
 r"""Potentials of mirror descent: strictly convex functions of the weights, one term for each weight.
 
-Mirror descent takes its step in the slopes of a potential, $\nabla\psi(w')=\nabla\psi(w)-\eta\nabla L(w)$. The
-half squared norm gives gradient descent; the hyperbolic entropy is what the two layers of a diagonal network
-amount to. Each potential knows its conjugate $\psi^*(s)=\max_w(sw-\psi(w))$, whose slope leads back from
-slopes to weights.
+Mirror descent takes its step in the slopes of a potential, $\nabla\psi(w')=\nabla\psi(w)-\eta\nabla L(w)$.
+The half squared norm gives gradient descent; the hyperbolic entropy is what the two layers of a diagonal
+network amount to. Each potential knows its conjugate $\psi^*(s)=\max_w(sw-\psi(w))$, whose slope leads
+back from slopes to weights.
 """
 
 import abc
@@ -146,4 +146,3 @@ class Entropy(Potential):
 
     def origin(self, features):
         return np.ones(features)
-

@@ -3,7 +3,8 @@ r"""Whether a hyperplane separates two classes, with a certificate either way, b
 $$\max_{w,t}\;t\quad\text{with}\quad y_iw\cdot x_i\ge t|x_i|,\;|w_j|\le1 .$$
 
 If t > 0 the weights are the certificate. Otherwise the dual has shares $c_i\ge0$, $\sum_ic_i=1$, with
-$\sum_ic_iy_ix_i/|x_i|=0$: no w can make all $y_iw\cdot x_i$ positive, since their mean with these shares is zero.
+$\sum_ic_iy_ix_i/|x_i|=0$: no w can make all $y_iw\cdot x_i$ positive, since their mean with these shares
+is zero.
 """
 
 from typing import Any, NamedTuple
@@ -58,9 +59,7 @@ class Separability(NamedTuple):
         )
 
 
-def separability(
-    x: Float[AnyArray, "train features"], y: Any, *, bias: bool = False
-) -> Separability:
+def separability(x: Float[AnyArray, "train features"], y: Any, *, bias: bool = False) -> Separability:
     """Decide by a linear programme whether a hyperplane separates two classes.
 
     Parameters
@@ -90,7 +89,9 @@ def as_two_classes(x: Any, y: Any, *, bias: bool) -> tuple[np.ndarray, Float[np.
     x = np.asarray(as_numbers("x", x), float)
     labels = np.asarray(y)
     if x.ndim != 2 or labels.shape != x.shape[:1] or not len(x):
-        raise ValueError(f"x has shape {x.shape} and y {labels.shape}; they must be (points, features) and (points,).")
+        raise ValueError(
+            f"x has shape {x.shape} and y {labels.shape}; they must be (points, features) and (points,)."
+        )
     if not np.isfinite(x).all():
         raise ValueError("x holds NaN or infinite values.")
     classes = np.unique(labels)
@@ -100,7 +101,8 @@ def as_two_classes(x: Any, y: Any, *, bias: bool) -> tuple[np.ndarray, Float[np.
         x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     if not (zero := np.linalg.norm(x, axis=1) > 0).all():
         raise ValueError(
-            f"row {int(np.argmin(zero))} of x is zero: without a bias it lies on every hyperplane; use bias=True."
+            f"row {int(np.argmin(zero))} of x is zero: without a bias it lies on every hyperplane; use "
+            "bias=True."
         )
     return x, np.where(labels == classes[1], 1.0, -1.0)
 
@@ -129,4 +131,3 @@ def _decided(signed: Float[np.ndarray, "train features"]) -> Separability:
         return Separability(True, weights / norm, margin, np.zeros(n))
     shares = np.maximum(-np.asarray(found.ineqlin.marginals), 0.0)
     return Separability(False, np.zeros(d), 0.0, shares / shares.sum())
-

@@ -2,9 +2,9 @@ r"""The margin in the sum of sizes, which networks of squares make large.
 
 $$b=\arg\min\sum_j|\beta_j|\;\text{with}\;y_i\beta\cdot x_i\ge1 .$$
 
-A model $\beta=u^2-v^2$ is homogeneous in (u, v), and a stationary point of its margin in $|u|^2+|v|^2$ is this b, not
-the hard-margin direction of $|\beta|_2$. Unused features fall behind only like $(\log t)^{-(1-c)}$, where c is the largest
-$|\sum_ia_iy_ix_{ij}|$ among them and $a_i\ge0$ the dual solution.
+A model $\beta=u^2-v^2$ is homogeneous in (u, v), and a stationary point of its margin in $|u|^2+|v|^2$ is
+this b, not the hard-margin direction of $|\beta|_2$. Unused features fall behind only like
+$(\log t)^{-(1-c)}$, where c is the largest $|\sum_ia_iy_ix_{ij}|$ among them and $a_i\ge0$ the dual solution.
 """
 
 from typing import Any, NamedTuple
@@ -53,7 +53,10 @@ def sparse_margin(x: Float[AnyArray, "train features"], y: Any, *, bias: bool = 
     rows = x * signs[:, None]
     separated(rows)
     found: Any = linprog(
-        np.ones(2 * rows.shape[1]), A_ub=np.concatenate([-rows, rows], axis=1), b_ub=-np.ones(len(rows)), method="highs"
+        np.ones(2 * rows.shape[1]),
+        A_ub=np.concatenate([-rows, rows], axis=1),
+        b_ub=-np.ones(len(rows)),
+        method="highs",
     )
     positive, negative = np.split(found.x, 2)
     a = -np.asarray(found.ineqlin.marginals)

@@ -1,4 +1,5 @@
-"""Underdetermined least squares: random problems, gradient flow of diagonal networks, sparse interpolators."""
+"""Underdetermined least squares: random problems, gradient flow of diagonal networks, sparse
+interpolators."""
 
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ def draw(rng: np.random.Generator, points: int, features: int) -> Equations:
 
 
 def draw_with_slack(rng: np.random.Generator, points: int, features: int, least: float) -> Equations:
-    """The first draw whose sparse interpolator stays the sparsest when its unused columns grow by 1 / (1 - least)."""
+    """The first draw whose sparse interpolator stays the sparsest when its unused columns grow by 1 / (1 -
+    least)."""
     for _ in range(_MOST_DRAWS):
         problem = draw(rng, points, features)
         weights, slopes = sparse_interpolator(problem)
@@ -48,7 +50,8 @@ def sparse_interpolator(problem: Equations) -> tuple[np.ndarray, np.ndarray]:
 def diagonal_path(
     problem: Equations, alpha: float, times: np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "times features"], Float[np.ndarray, "times features"]]:
-    """Both layers of a diagonal network along gradient flow, at times or, without them, at the end of training."""
+    """Both layers of a diagonal network along gradient flow, at times or, without them, at the end of
+    training."""
     (x, y, theta0), d = problem, problem.x.shape[1]
 
     def rates(t: float, state: np.ndarray) -> np.ndarray:
@@ -57,9 +60,11 @@ def diagonal_path(
         return np.append(-plus * g, minus * g)
 
     start = alpha * np.append(theta0, theta0)
-    follow = lambda state, end, at=None: solve_ivp(
-        rates, (0.0, end), state, "LSODA", at, rtol=_ACCURACY, atol=_ACCURACY * 1e-3 * start.min()
-    ).y.T
+    follow = lambda state, end, at=None: (
+        solve_ivp(
+            rates, (0.0, end), state, "LSODA", at, rtol=_ACCURACY, atol=_ACCURACY * 1e-3 * start.min()
+        ).y.T
+    )
     if times is not None:
         states = follow(start, times[-1], times)
         return states[:, :d], states[:, d:]
@@ -72,11 +77,15 @@ def diagonal_path(
 
 
 def implied_penalty(beta: np.ndarray, alpha: float, theta0: np.ndarray) -> float:
-    """The work against a diagonal network's slopes asinh(b / (2 alpha^2 theta0^2)) on the way to beta, by quadrature."""
+    """The work against a diagonal network's slopes asinh(b / (2 alpha^2 theta0^2)) on the way to beta, by
+    quadrature."""
     scale = 2 * alpha**2 * theta0**2
 
     def work(b: float, a: float) -> float:
         # b times the mean slope; the slope bends where b is near a.
-        return abs(b) * quad(lambda u: np.arcsinh(abs(b) * u / a), 0, 1, points=[min(a / abs(b), 0.5)], limit=200)[0]
+        return (
+            abs(b)
+            * quad(lambda u: np.arcsinh(abs(b) * u / a), 0, 1, points=[min(a / abs(b), 0.5)], limit=200)[0]
+        )
 
     return sum(work(float(b), float(a)) for b, a in zip(beta, scale, strict=True) if b)

@@ -1,4 +1,5 @@
-"""Separable classes: random ones, their hard margin by trying every set of points, and other people's solvers."""
+"""Separable classes: random ones, their hard margin by trying every set of points, and other people's
+solvers."""
 
 import itertools
 from typing import NamedTuple
@@ -30,11 +31,14 @@ class Margin(NamedTuple):
     multipliers: Float[np.ndarray, " train"]
 
     def rate(self, classes: Classes) -> float:
-        """The slowest rate in log t: the least of 1, the curvature on the support, and the gap to the next margin."""
+        """The slowest rate in log t: the least of 1, the curvature on the support, and the gap to the next
+        margin."""
         held = self.multipliers > 0
         rows = np.sqrt(self.multipliers[held])[:, None] * classes.signed[held]
         others = (classes.signed @ self.weights)[~held]
-        return min(1.0, float(np.linalg.svd(rows, compute_uv=False)[-1] ** 2), float(others.min(initial=np.inf) - 1))
+        return min(
+            1.0, float(np.linalg.svd(rows, compute_uv=False)[-1] ** 2), float(others.min(initial=np.inf) - 1)
+        )
 
 
 def draw(rng: np.random.Generator, points: int, features: int, gap: float = 0.4) -> Classes:
@@ -61,7 +65,8 @@ def draw_with_rate(
 
 
 def margin_by_enumeration(classes: Classes) -> Margin:
-    """Equal margins on each set of at most as many points as features; the shortest weights that hold for all."""
+    """Equal margins on each set of at most as many points as features; the shortest weights that hold for
+    all."""
     rows, (n, d) = classes.signed, classes.x.shape
     best = None
     for count in range(1, d + 1):
@@ -109,7 +114,10 @@ def sparse_margin(classes: Classes) -> Margin:
     """The weights with margins at least one and the least sum of sizes, and the multiplier of each point."""
     rows, d = classes.signed, classes.x.shape[1]
     found = linprog(
-        np.ones(2 * d), A_ub=-np.concatenate([rows, -rows], axis=1), b_ub=-np.ones(len(rows)), method="highs-ds"
+        np.ones(2 * d),
+        A_ub=-np.concatenate([rows, -rows], axis=1),
+        b_ub=-np.ones(len(rows)),
+        method="highs-ds",
     )
     return Margin(np.subtract(*np.split(found.x, 2)), -found.ineqlin.marginals)
 
@@ -131,7 +139,12 @@ def draw_with_sparse_margin(
         unused, held = b == 0, a > 0
         between = b @ w / np.linalg.norm(b) / np.linalg.norm(w)
         slopes = np.abs(a @ classes.signed)[unused]
-        if unused.any() and slopes.max() < 1 - slack and between < cosine and a[held].min() >= share * a.sum():
+        if (
+            unused.any()
+            and slopes.max() < 1 - slack
+            and between < cosine
+            and a[held].min() >= share * a.sum()
+        ):
             return classes
     raise ValueError(f"no draw of {_MOST_DRAWS} has a slack of {slack} and a cosine below {cosine}.")
 
@@ -144,7 +157,8 @@ class Squares(NamedTuple):
 
 
 def squares_flow(classes: Classes, start: float, log_times: np.ndarray) -> Squares:
-    """Gradient flow in u and v on the mean exponential loss, in log t, with the cosine of minus gradient and weights."""
+    """Gradient flow in u and v on the mean exponential loss, in log t, with the cosine of minus gradient
+    and weights."""
     rows, (n, d) = classes.signed, classes.x.shape
 
     def pull(tau: float, state: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Diagonal networks: the flow in closed form, the penalty it implies, and what small and large starts select."""
+"""Diagonal networks: the flow in closed form, the penalty it implies, small and large starts."""
 
 import functools
 from dataclasses import dataclass
@@ -133,7 +133,9 @@ class SmallStart(Diagonal):
         used = b != 0
         delta = np.linalg.solve(x[:, used].T, np.sign(b[used]) * np.log(np.abs(b[used]) / theta0[used] ** 2))
         taken = np.abs(np.linalg.solve(x[:, used], x[:, ~used])).max(axis=0) * theta0[~used] ** 2
-        reach = np.log(taken / (self.left * np.abs(b[used]).min())) + np.sign(slopes[~used]) * (delta @ x[:, ~used])
+        reach = np.log(taken / (self.left * np.abs(b[used]).min())) + np.sign(slopes[~used]) * (
+            delta @ x[:, ~used]
+        )
         return float(np.exp(-np.max(reach / (1 - np.abs(slopes[~used]))) / 2))
 
     def theory(self) -> Prediction:
@@ -168,7 +170,9 @@ class SmallStart(Diagonal):
         return [
             absolute_error("logarithm of unused features", predicted["unused"], measured["unused"], 0.02),
             absolute_error(used, predicted["used"], measured["used"], 1.1 * shift + _CONVEX * smallest),
-            relative_error("penalty of the sparse weights", predicted["penalty"], measured["penalty"], _CONVEX),
+            relative_error(
+                "penalty of the sparse weights", predicted["penalty"], measured["penalty"], _CONVEX
+            ),
         ]
 
 
@@ -234,9 +238,9 @@ CLAIMS = (
     Claim(
         id="diagonal-closed-form-flow",
         title="the flow of a diagonal network is a hyperbolic sine",
-        statement="""For beta = theta_+^2 - theta_-^2 and the loss 1/2 |X beta - y|^2 gradient flow from theta_+ =
-        theta_- = alpha theta_0 is beta(t) = 2 alpha^2 theta_0^2 sinh(-4 X^T times the integral of the residuals),
-        and keeps every product theta_+ theta_-.""",
+        statement="""For beta = theta_+^2 - theta_-^2 and the loss 1/2 |X beta - y|^2 gradient flow from
+        theta_+ = theta_- = alpha theta_0 is beta(t) = 2 alpha^2 theta_0^2 sinh(-4 X^T times the integral
+        of the residuals), and keeps every product theta_+ theta_-.""",
         source=f"{_SOURCE} (the factor 2 before sinh is lost on one line)",
         quick=Path(),
         full=Path(points=12, features=40, moments=tuple(np.geomspace(0.1, 300, 12))),
@@ -246,9 +250,9 @@ CLAIMS = (
     Claim(
         id="diagonal-implicit-bias",
         title="a diagonal network ends at the interpolator with the least hyperbolic entropy",
-        statement="""Gradient flow ends at the interpolator with the least Q = sum_i alpha^2 theta_0i^2 q(beta_i /
-        (alpha^2 theta_0i^2)), q(z) = 2 - sqrt(4 + z^2) + z asinh(z/2), over six decades of alpha; Newton's method on
-        the dual and a solver for cones agree on it.""",
+        statement="""Gradient flow ends at the interpolator with the least Q = sum_i alpha^2 theta_0i^2
+        q(beta_i / (alpha^2 theta_0i^2)), q(z) = 2 - sqrt(4 + z^2) + z asinh(z/2), over six decades of
+        alpha; Newton's method on the dual and a solver for cones agree on it.""",
         source=_SOURCE,
         quick=Ends(),
         full=Ends(points=8, features=24, alphas=tuple(10.0 ** np.arange(-6, 1.5, 0.5))),
@@ -258,10 +262,10 @@ CLAIMS = (
     Claim(
         id="diagonal-small-scale-limit",
         title="a small start selects few features",
-        statement="""If the interpolator b with the least sum of sizes is unique, a small alpha leaves an unused
-        feature sign(x_i.nu) theta_0i^2 alpha^(2 - 2|x_i.nu|) exp(sign(x_i.nu) x_i.delta), with the dual nu, and Q(b) is
-        |b|_1 log(1/alpha^2) + sum_i |b_i| (log(|b_i| / theta_0i^2) - 1): only Q over the logarithm tends to the sum
-        of sizes.""",
+        statement="""If the interpolator b with the least sum of sizes is unique, a small alpha leaves an
+        unused feature sign(x_i.nu) theta_0i^2 alpha^(2 - 2|x_i.nu|) exp(sign(x_i.nu) x_i.delta), with the
+        dual nu, and Q(b) is |b|_1 log(1/alpha^2) + sum_i |b_i| (log(|b_i| / theta_0i^2) - 1): only Q over the
+        logarithm tends to the sum of sizes.""",
         source=f"{_SOURCE} (without the logarithm)",
         quick=SmallStart(),
         full=SmallStart(points=8, features=24, slack=0.05),
@@ -270,9 +274,9 @@ CLAIMS = (
     Claim(
         id="diagonal-large-scale-limit",
         title="a large start selects short weights, in a norm that the start shapes",
-        statement="""For large alpha the interpolator has the least sum of beta_i^2 / theta_0i^2, alpha^2 Q tends to a
-        quarter of it, and the distance falls like alpha^-4 once alpha^2 is ten times the largest |beta_i| /
-        theta_0i^2.""",
+        statement="""For large alpha the interpolator has the least sum of beta_i^2 / theta_0i^2, alpha^2 Q
+        tends to a quarter of it, and the distance falls like alpha^-4 once alpha^2 is ten times the
+        largest |beta_i| / theta_0i^2.""",
         source=_SOURCE,
         quick=LargeStart(),
         full=LargeStart(points=10, features=30, multiples=(10.0, 20.0, 40.0, 80.0, 160.0)),

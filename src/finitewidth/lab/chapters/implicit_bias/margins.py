@@ -29,14 +29,15 @@ from finitewidth.lab.instruments.separable import Classes
 from finitewidth.networks.margin_training import separable_flow
 
 _SOURCE = orf_543("11/14")
-# e^-16 of the slowest mode is left at the horizon; what multiplies it, and the solver, have three digits of room.
+# e^-16 of the slowest mode is left at the horizon; what multiplies it, and the solver, have three
+# digits of room.
 _E_FOLDS, _LATE = 16.0, 1e-4
 _EXACT, _CONVEX = 1e-9, 1e-6
 
 
 @dataclass(frozen=True)
 class Separable(RandomProblem):
-    """Two classes on either side of a hyperplane through the origin, whose slowest rate in log t is bounded."""
+    """Two classes with a hyperplane through the origin between them, and a bounded rate in log t."""
 
     points: int = 8
     features: int = 3
@@ -46,7 +47,9 @@ class Separable(RandomProblem):
     @functools.cached_property
     def classes(self) -> Classes:
         """Points and labels."""
-        return separable.draw_with_rate(self.rng(0), self.points, self.features, self.least_rate, self.spanning)
+        return separable.draw_with_rate(
+            self.rng(0), self.points, self.features, self.least_rate, self.spanning
+        )
 
     @property
     def horizon(self) -> float:
@@ -103,7 +106,9 @@ class Optimality(Separable):
         machine = measured["machine"].value
         cosine = w @ machine / np.linalg.norm(w) / np.linalg.norm(machine)
         return [
-            absolute_error("stationarity, w - sum a_i y_i x_i", w - a @ rows, np.zeros_like(w), _EXACT * size),
+            absolute_error(
+                "stationarity, w - sum a_i y_i x_i", w - a @ rows, np.zeros_like(w), _EXACT * size
+            ),
             absolute_error("feasibility, margins below one", np.minimum(m - 1, 0), np.zeros_like(m), _EXACT),
             absolute_error("complementarity, a_i (m_i - 1)", a * (m - 1), np.zeros_like(m), _EXACT * size),
             absolute_error("signs of multipliers", np.minimum(a, 0), np.zeros_like(a), _EXACT),
@@ -289,7 +294,9 @@ class SquaredWeights(RandomProblem):
             absolute_error("cosine with the sparse margin", 1.0, cosine, 5e-3),
             relative_error("margin in the sum of sizes", best, margins[-1], 0.02),
             upper_bound("margins that rise", np.append(margins[1:], best), margins),
-            absolute_error("alignment of weights and gradient", predicted["alignment"], measured["alignment"], 3e-3),
+            absolute_error(
+                "alignment of weights and gradient", predicted["alignment"], measured["alignment"], 3e-3
+            ),
             upper_bound("cosine with the hard margin", 0.95, measured["cosine with the hard margin"]),
         ]
 
@@ -304,8 +311,8 @@ CLAIMS = (
     Claim(
         id="max-margin-kkt",
         title="the hard margin is made of its support vectors",
-        statement="""The shortest w with y_i w.x_i at least 1 is sum_i a_i y_i x_i with a_i at least 0, and a_i > 0 only
-        where y_i w.x_i = 1: the support vectors. |w|^2 = sum_i a_i = 1 / margin^2.""",
+        statement="""The shortest w with y_i w.x_i at least 1 is sum_i a_i y_i x_i with a_i at least 0, and
+        a_i > 0 only where y_i w.x_i = 1: the support vectors. |w|^2 = sum_i a_i = 1 / margin^2.""",
         source=f"{_SOURCE} (which has a_i = 0 at the support vectors)",
         quick=Optimality(),
         full=Optimality(points=14, features=4),
@@ -314,9 +321,9 @@ CLAIMS = (
     Claim(
         id="svm-kkt",
         title="the conditions of a hard margin hold to rounding, and a support vector machine finds it",
-        statement="""w = sum_i a_i y_i x_i, all margins at least one, a_i at least 0, and a_i (y_i w.x_i - 1) = 0, where the
-        multipliers are those of the Lagrangian |w|^2 / 2 - sum_i a_i (y_i w.x_i - 1). Support vectors of a non-degenerate
-        problem have different multipliers.""",
+        statement="""w = sum_i a_i y_i x_i, all margins at least one, a_i at least 0, and a_i (y_i w.x_i - 1)
+        = 0, where the multipliers are those of the Lagrangian |w|^2 / 2 - sum_i a_i (y_i w.x_i - 1).
+        Support vectors of a non-degenerate problem have different multipliers.""",
         source=f"{IEMS_402}, implicit bias (with the sign of the multipliers)",
         quick=Optimality(points=9),
         full=Optimality(points=12, features=4),
@@ -326,10 +333,10 @@ CLAIMS = (
     Claim(
         id="max-margin-direction",
         title="gradient flow turns to the hard margin like 1 / log t, with a computable offset",
-        statement="""On the mean exponential loss of separable classes w(t) = w_hat log t + w_tilde + o(1) with
-        e^(-y_i x_i.w_tilde) = n a_i at the support vectors, if they are a basis. The angle to w_hat times log t tends to
-        |w_tilde across w_hat| / |w_hat|. What is left decays like t^-min(1, lambda, gap), so that all is compared at
-        log t = 16 / min(1, lambda, gap) and beyond.""",
+        statement="""On the mean exponential loss of separable classes w(t) = w_hat log t + w_tilde + o(1)
+        with e^(-y_i x_i.w_tilde) = n a_i at the support vectors, if they are a basis. The angle to w_hat
+        times log t tends to |w_tilde across w_hat| / |w_hat|. What is left decays like t^-min(1, lambda,
+        gap), so that all is compared at log t = 16 / min(1, lambda, gap) and beyond.""",
         source=f"{_SOURCE} (with the smallest margin outside the support in the gap)",
         quick=Way(),
         full=Way(points=12, features=4, least_rate=0.02, records=40),
@@ -339,9 +346,9 @@ CLAIMS = (
     Claim(
         id="logistic-log-t-law",
         title="logistic loss: the same law, with the number of points in the offset",
-        statement="""Gradient flow on the mean logistic loss has theta = theta_svm log t + rho with e^(-z_i.rho) / n = a_i for
-        the support vectors z_i = y_i x_i, if they are a basis, and log t times the angle to theta_svm tends to |rho across
-        theta_svm| / |theta_svm|.""",
+        statement="""Gradient flow on the mean logistic loss has theta = theta_svm log t + rho with
+        e^(-z_i.rho) / n = a_i for the support vectors z_i = y_i x_i, if they are a basis, and log t times
+        the angle to theta_svm tends to |rho across theta_svm| / |theta_svm|.""",
         source=f"{IEMS_402}, implicit bias (minus the gradient is parallel to theta)",
         quick=Way(loss="logistic", points=10),
         full=Way(loss="logistic", points=14, features=4, least_rate=0.02, records=40),
@@ -351,8 +358,9 @@ CLAIMS = (
     Claim(
         id="exponential-loss-one-over-t",
         title="the loss falls like 1 / (margin^2 t)",
-        statement="""t times the mean exponential or logistic loss tends to sum_i a_i = |w_hat|^2 = 1 / margin^2, whether or not
-        the support vectors span all features; it is compared at log t = 16 / min(1, lambda, gap) + log |w_hat|^2.""",
+        statement="""t times the mean exponential or logistic loss tends to sum_i a_i = |w_hat|^2 = 1 /
+        margin^2, whether or not the support vectors span all features; it is compared at log t = 16 /
+        min(1, lambda, gap) + log |w_hat|^2.""",
         source=_SOURCE,
         quick=LateLoss(),
         full=LateLoss(points=14, features=5, least_rate=0.01),
@@ -361,11 +369,12 @@ CLAIMS = (
     Claim(
         id="homogeneous-kkt",
         title="squared weights go to the sparse margin, not to the hard one",
-        statement="""The direction of a homogeneous model tends to a stationary point of the margin in the norm of its
-        parameters, where minus the gradient is parallel to them. For beta = u^2 - v^2 this is the margin in the sum of sizes
-        of beta: the margin rises with log t towards its largest value, and the direction stays away from the support
-        vector machine. Unused features fall behind like (log t)^-(1 - c), c the largest of their slopes; every point that
-        holds the margin has a fifth of all multipliers here, since one with less is felt much later.""",
+        statement="""The direction of a homogeneous model tends to a stationary point of the margin in the
+        norm of its parameters, where minus the gradient is parallel to them. For beta = u^2 - v^2 this is
+        the margin in the sum of sizes of beta: the margin rises with log t towards its largest value, and the
+        direction stays away from the support vector machine. Unused features fall behind like (log t)^-(1
+        - c), c the largest of their slopes; every point that holds the margin has a fifth of all
+        multipliers here, since one with less is felt much later.""",
         source=f"{IEMS_402}, implicit bias (which expects the support vector machine)",
         quick=SquaredWeights(),
         full=SquaredWeights(points=8, features=6, slack=0.3),

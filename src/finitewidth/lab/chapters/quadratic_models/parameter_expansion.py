@@ -1,4 +1,4 @@
-"""Parameters of quadratic models to first order: stationary points, moving features, drift off the features."""
+"""Parameters of quadratic models to first order: stationary points, moving features, drift."""
 
 import functools
 import math
@@ -142,9 +142,9 @@ CLAIMS = (
         id="quadratic-first-order-minimiser",
         title="the minimiser of a quadratic model to first order, with and without residuals",
         statement="""A stationary point theta^F + eps theta^I of the loss has A theta^I = -1/2 sum_a phi_a
-        (theta^F psi_a theta^F) - sum_a psi_a theta^F r_a with the residuals r of the linear model. If the linear
-        model interpolates, this is a linear fit to labels changed by -eps/2 theta^F psi_a theta^F, and only the
-        part in the span of the features is determined.""",
+        (theta^F psi_a theta^F) - sum_a psi_a theta^F r_a with the residuals r of the linear model. If the
+        linear model interpolates, this is a linear fit to labels changed by -eps/2 theta^F psi_a theta^F, and
+        only the part in the span of the features is determined.""",
         source=f"{_SOURCE} (with the term of the residuals)",
         wrong={"interpolating": off_by(1), "with residuals": _without_the_residual},
     ),
@@ -157,9 +157,10 @@ CLAIMS = (
         ),
         id="effective-features-flow",
         title="effective features move towards the solution of the linear problem",
-        statement="""Under gradient flow the effective features phi + eps psi theta of a quadratic model move by
-        eps psi (1 - e^(-tA)) (theta_* - theta_0), up to second order in eps, where theta_* is where the linear
-        model ends; the linear model interpolates here, so that this holds at the end, too.""",
+        statement="""Under gradient flow the effective features phi + eps psi theta of a quadratic model
+        move by eps psi (1 - e^(-tA)) (theta_* - theta_0), up to second order in eps, where theta_* is
+        where the linear model ends; the linear model interpolates here, so that this holds at the end,
+        too.""",
         source=f"{_SOURCE} (with the sign reversed)",
         wrong={"features on the way": _reversed, "features at the end": (_reversed, off_by(1))},
     ),
@@ -169,9 +170,10 @@ CLAIMS = (
         (Curve("drift", 2, "outside"),),
         id="quadratic-perpendicular-drift",
         title="parameters drift out of the span of the features, by an amount that remembers the path",
-        statement="""To first order in eps gradient flow on a quadratic model moves parameters out of the span of
-        the features by -sum_a P psi_a times the integral of theta^F(t) r_a(t), where theta^F is the flow of the
-        linear model, which interpolates. The integral has a closed form in the eigenpairs of A.""",
+        statement="""To first order in eps gradient flow on a quadratic model moves parameters out of the
+        span of the features by -sum_a P psi_a times the integral of theta^F(t) r_a(t), where theta^F is
+        the flow of the linear model, which interpolates. The integral has a closed form in the eigenpairs
+        of A.""",
         source=f"{_SOURCE} (with the parameters themselves, not their change, in the integral)",
         wrong={"drift": (_printed_drift, off_by(1))},
     ),
