@@ -35,7 +35,7 @@ def stationary_point(phi: Features, psi: MetaFeatures, y: Labels) -> tuple[Param
     if singular and np.abs(r).max() > _ZERO * np.abs(y).max():
         raise ValueError(
             f"y is not interpolated (a residual of {np.abs(r).max():.2g} is left) and the features do not "
-            f"span all "
+            "span all "
             f"{phi.shape[1]} parameters: the stationary point does not continue in epsilon."
         )
     bent = psi @ first

@@ -19,7 +19,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import linprog
 
 from finitewidth.arrays import AnyArray
-from finitewidth.checks import check_positive
+from finitewidth.checks import check_positive, plain
 from finitewidth.dynamics.implicit_bias.interpolators import Limit, equations, mirror_limit
 from finitewidth.dynamics.implicit_bias.potentials import HyperbolicEntropy, Quadratic, Scale, Weights
 
@@ -67,7 +67,7 @@ class DiagonalNetwork(eqx.Module):
         Its shape: positive numbers, one for each feature, or one for all.
     """
 
-    alpha: float = eqx.field(static=True)
+    alpha: float = eqx.field(static=True, converter=plain)
     theta0: Scale = 1.0
 
     def __check_init__(self):
@@ -131,7 +131,7 @@ class DiagonalNetwork(eqx.Module):
         if np.count_nonzero(used) != len(y) or found.slack < _ACTIVE:
             raise ValueError(
                 f"the interpolator with the least sum of sizes uses {np.count_nonzero(used)} features for "
-                f"{len(y)} equations, with a slack of {found.slack:.2g}: its limit is not unique, use `limit`."
+                f"{len(y)} equations, with a slack of {found.slack:.2g}: it is not unique, use `limit`."
             )
         shape = np.broadcast_to(np.asarray(self.theta0, float) ** 2, found.weights.shape)
         sizes = np.log(np.abs(found.weights[used]) / shape[used])

@@ -111,7 +111,7 @@ def separated(signed: Float[np.ndarray, "train features"]) -> None:
     """Refuse classes that no hyperplane separates; rows are y_i x_i."""
     found = _decided(signed)
     if not found.separable:
-        raise ValueError(found.sentence()[0].upper() + found.sentence()[1:])
+        raise ValueError(found.sentence())
 
 
 def _decided(signed: Float[np.ndarray, "train features"]) -> Separability:
