@@ -19,7 +19,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import linprog
 
 from finitewidth.arrays import AnyArray
-from finitewidth.checks import check_positive, plain
+from finitewidth.checks import check_positive, is_number
 from finitewidth.dynamics.implicit_bias.interpolators import Limit, equations, mirror_limit
 from finitewidth.dynamics.implicit_bias.potentials import HyperbolicEntropy, Quadratic, Scale, Weights
 
@@ -67,7 +67,7 @@ class DiagonalNetwork(eqx.Module):
         Its shape: positive numbers, one for each feature, or one for all.
     """
 
-    alpha: float = eqx.field(static=True, converter=plain)
+    alpha: float = eqx.field(static=True, converter=lambda value: float(value) if is_number(value) else value)
     theta0: Scale = 1.0
 
     def __check_init__(self):

@@ -23,6 +23,8 @@ _CONES, _CONVEX = 1e-13, 1e-6
 # is its parabola.
 _REACH, _SMALL_MOVE = 2.0, 1e-6
 _MOST_STEPS = 500
+# Slopes beyond it have no weights in 64 bits.
+_LARGEST = 600.0
 
 
 class Limit(NamedTuple):
@@ -175,6 +177,8 @@ def mirror_limit(
 
     for _ in range(_MOST_STEPS):
         slopes = first + rows.T @ nu
+        if np.abs(slopes).max() > _LARGEST:
+            break
         gradient = rows @ potential.weights(slopes) - labels
         if np.abs(gradient).max() <= _ROUNDING * size:
             break
