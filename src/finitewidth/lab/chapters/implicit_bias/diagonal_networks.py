@@ -280,6 +280,6 @@ CLAIMS = (
         source=_SOURCE,
         quick=LargeStart(),
         full=LargeStart(points=10, features=30, multiples=(10.0, 20.0, 40.0, 80.0, 160.0)),
-        wrong={"power": scaled(0.5), "limit": _root_of_the_weights, "penalty": scaled(2)},
+        wrong={"power": scaled(0.5), "limit": _root_of_the_weights, "penalty": scaled(2.0)},
     ),
 )
