@@ -130,11 +130,11 @@ def kernel_descent_limit(
     """
     kernel, y = equations(kernel, y, "kernel")
     rows = np.zeros((0, len(y))) if kernel_test_train is None else np.asarray(kernel_test_train, float)
-    change = y - start_train
-    coefficients = np.linalg.lstsq(kernel, change, rcond=None)[0]
+    before, there = np.asarray(start_train, float), np.asarray(start_test, float)
+    coefficients = np.linalg.lstsq(kernel, y - before, rcond=None)[0]
     return Function(
-        train=start_train + kernel @ coefficients,
-        test=start_test + rows @ coefficients,
+        train=before + kernel @ coefficients,
+        test=there + rows @ coefficients,
         coefficients=coefficients,
         norm=float(np.sqrt(max(coefficients @ kernel @ coefficients, 0.0))),
     )

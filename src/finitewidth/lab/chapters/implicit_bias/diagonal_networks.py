@@ -183,7 +183,7 @@ def _decay_of_the_start(setting: SmallStart, value: np.ndarray) -> np.ndarray:
 
 def _sum_of_sizes(setting: SmallStart, value: np.ndarray) -> np.ndarray:
     """The penalty itself taken for the sum of sizes."""
-    return np.abs(interpolation.sparse_interpolator(setting.sparse)[0]).sum()
+    return np.asarray(np.abs(interpolation.sparse_interpolator(setting.sparse)[0]).sum())
 
 
 @dataclass(frozen=True)

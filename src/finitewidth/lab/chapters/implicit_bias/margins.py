@@ -55,7 +55,7 @@ class Separable(RandomProblem):
     def horizon(self) -> float:
         """log t = 16 / min(1, lambda, gap) + log |w|^2."""
         found = separable.margin_by_enumeration(self.classes)
-        return _E_FOLDS / found.rate(self.classes) + max(0.0, np.log(found.weights @ found.weights))
+        return _E_FOLDS / found.rate(self.classes) + max(0.0, float(np.log(found.weights @ found.weights)))
 
 
 @dataclass(frozen=True)
