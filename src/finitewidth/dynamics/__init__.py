@@ -19,7 +19,7 @@ from finitewidth.dynamics.neuron_measures.fluctuations import (
 from finitewidth.dynamics.neuron_measures.population import (
     NeuronPopulation,
     PopulationPath,
-    gaussian_population,
+    infinite_population,
     neuron_population,
     sampled_population,
 )
@@ -66,7 +66,7 @@ __all__ = [
     "MeanFieldFluctuations", "MinimisingMovement", "NeuronPopulation", "NoisyDescent", "OnePointNetwork",
     "Phase", "PopulationPath", "QuadraticPhases", "ReluCatapult", "RidgeFit", "SpectralAlgorithm",
     "SpectralFilter", "Spectrum", "Steps", "Transport", "batch_covariance", "batch_factors",
-    "best_schedule", "check_algorithm", "entropic_drift", "gaussian_population", "ito_density",
+    "best_schedule", "check_algorithm", "entropic_drift", "infinite_population", "ito_density",
     "label_noise_path", "label_noise_penalty", "late_variance", "least_squares_steady_state",
     "mean_field_fluctuations", "minimising_movement", "neuron_population", "noise_bound", "noisy_descent",
     "pass_covariance", "potential_curvature", "quadratic_phases", "relu_catapult", "ridge_regression",

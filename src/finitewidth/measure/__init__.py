@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 # Functions that bear the name of their module: bound here, they are what the name means whoever came first.
+from finitewidth.measure.fluctuation_dissipation import fluctuation_dissipation
+from finitewidth.measure.gradient_noise import gradient_noise
 from finitewidth.measure.laziness import laziness
 from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from finitewidth.measure.collapse import Collapse, collapse
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
     from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
+    from finitewidth.measure.fluctuation_dissipation import FluctuationDissipation, fluctuation_dissipation
+    from finitewidth.measure.gradient_noise import GradientNoise, gradient_noise
+    from finitewidth.measure.label_noise import LabelNoiseRuns, label_noise_runs
     from finitewidth.measure.layer_structure import (
         ErrorStructure,
         FeatureStructure,

@@ -51,7 +51,7 @@ def mean_field_fluctuations(
     Parameters
     ----------
     limit
-        The measure at the start, for example a `gaussian_population`.
+        The measure at the start, for example a `infinite_population`.
     x, y, tau, steps, loss
         As in `NeuronPopulation.descend`.
     x_test

@@ -18,13 +18,15 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.activations import Activation, as_activation
-from finitewidth.arrays import AnyArray, Elementwise
+from finitewidth.arrays import AnyArray
 from finitewidth.checks import as_numbers, check_key, check_positive, check_whole
 
 # A neuron theta at inputs (points, features): one number for each point.
 Neuron = Callable[[Array, Array], Array]
 # Outputs and labels to one number.
 OutputLoss = Callable[[Array, Array], Array]
+# A product of quadrature rules has at most so many nodes.
+_MOST_NODES = 200_000
 
 
 def half_mean_square(outputs: Array, labels: Array) -> Array:
@@ -148,7 +150,7 @@ class PopulationPath(eqx.Module):
 
 def neuron_population(
     neurons: Float[AnyArray, "m k"],
-    neuron: str | Activation | Elementwise | OneHidden | Neuron = "tanh",
+    neuron: str | Activation | OneHidden | Neuron = "tanh",
     masses: Float[AnyArray, " m"] | None = None,
 ) -> NeuronPopulation:
     r"""A measure over neurons.
@@ -176,52 +178,84 @@ def neuron_population(
     return NeuronPopulation(rows, weights, neuron)
 
 
-def gaussian_population(
+def infinite_population(
     inputs: int,
-    nodes: int = 12,
-    neuron: str | Activation | Elementwise | OneHidden | Neuron = "tanh",
+    nodes: int = 10,
+    neuron: str | Activation | OneHidden | Neuron = "tanh",
+    *,
+    law: str = "uniform",
     std: float | int = 1.0,
 ) -> NeuronPopulation:
-    r"""An infinitely wide layer whose weights, biases and output weights are Gaussian, by quadrature.
+    r"""An infinitely wide layer with independent weights, biases and output weights, by quadrature.
 
-    Gauss and Hermite's nodes in each of the inputs + 2 numbers of a neuron, so that averages are exact for
-    polynomials up to the degree 2 nodes - 1. For one or two inputs; more take samples.
+    Gauss' nodes in each of the inputs + 2 numbers of a neuron. For one or two inputs; more take samples.
 
     Parameters
     ----------
     inputs
         Number of input features.
     nodes
-        Nodes in each direction.
+        Nodes in each direction: averages are exact for polynomials up to the degree 2 nodes - 1.
     neuron
         As in `neuron_population`.
+    law
+        "uniform" or "gaussian". The far nodes of a Gaussian need short steps: a neuron with a large output
+        weight is stable only while the step times that weight squared is small.
     std
-        Standard deviation of all parameters.
+        Standard deviation of every number.
     """
     check_whole("inputs", inputs)
     check_whole("nodes", nodes)
-    check_positive("std", std)
+    at, weight = _law(law)[0](nodes)
     k = inputs + 2
-    if nodes**k > 200_000:
+    if nodes**k > _MOST_NODES:
         raise ValueError(f"{nodes} nodes in {k} directions are {nodes**k} neurons: take fewer nodes.")
-    at, weight = np.polynomial.hermite_e.hermegauss(nodes)
     grid = np.stack(np.meshgrid(*[at] * k, indexing="ij"), axis=-1).reshape(-1, k)
     masses = np.prod(np.stack(np.meshgrid(*[weight / weight.sum()] * k), axis=-1), axis=-1).ravel()
-    return neuron_population(std * grid, neuron, masses)
+    return neuron_population(_as_std(std) * grid, neuron, masses / masses.sum())
 
 
 def sampled_population(
     key: PRNGKeyArray,
     m: int,
     inputs: int,
-    neuron: str | Activation | Elementwise | OneHidden | Neuron = "tanh",
+    neuron: str | Activation | OneHidden | Neuron = "tanh",
+    *,
+    law: str = "uniform",
     std: float | int = 1.0,
 ) -> NeuronPopulation:
-    """A layer of m neurons drawn from the same Gaussian as `gaussian_population`."""
+    """A layer of m neurons drawn from the measure of `infinite_population`."""
     check_key(key)
     check_whole("m", m)
     check_whole("inputs", inputs)
-    return neuron_population(std * jax.random.normal(key, (m, inputs + 2)), neuron)
+    return neuron_population(_as_std(std) * _law(law)[1](key, (m, inputs + 2)), neuron)
+
+
+def _legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    at, weight = np.polynomial.legendre.leggauss(nodes)
+    return np.sqrt(3) * at, weight
+
+
+def _uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+    return jax.random.uniform(key, shape, minval=-np.sqrt(3), maxval=np.sqrt(3))
+
+
+# Nodes with their weights, and draws, of laws with variance one.
+_LAWS = {
+    "uniform": (_legendre, _uniform),
+    "gaussian": (np.polynomial.hermite_e.hermegauss, jax.random.normal),
+}
+
+
+def _law(name: str) -> tuple[Callable, Callable]:
+    if name not in _LAWS:
+        raise ValueError(f"law must be one of {', '.join(_LAWS)}, got {name!r}.")
+    return _LAWS[name]
+
+
+def _as_std(std: float | int) -> float:
+    check_positive("std", std)
+    return float(std)
 
 
 def _as_data(x: AnyArray, y: AnyArray) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ _ORF_543 = {
     "10/12": "training to zero loss in the NTK regime",
     "10/31": "kernels",
     "11/7": "large steps in quadratic models",
+    "noise": "stochastic gradient descent",
     "11/28": "entropy and widths",
     "11/30": "path counting for ReLU networks",
     "12/5": "linear regions",
@@ -28,9 +29,13 @@ _ORF_543 = {
 
 
 def orf_543(lecture: str) -> str:
-    """A lecture of ORF 543 by its date; the seventh lecture and the one after it have none."""
+    """A lecture of ORF 543 by its date; lecture 7, the one after it and the one on noise have none."""
     title = _ORF_543[lecture]
-    number = {"7": ", lecture 7", "pathologies": ", the lecture after lecture 7"}.get(lecture)
+    number = {
+        "7": ", lecture 7",
+        "pathologies": ", the lecture after lecture 7",
+        "noise": ", a lecture without a date",
+    }.get(lecture)
     return f"ORF 543 lecture notes{number or f', lecture of {lecture}'}, {title}"
 
 
