@@ -24,7 +24,7 @@ class Trained(NamedTuple):
 
 def outputs(
     neurons: Float[np.ndarray, "networks m 3"], x: Float[np.ndarray, " n"], scale: float
-) -> np.ndarray:
+) -> Float[np.ndarray, "networks n"]:
     """scale times the sum of a tanh(w x + b)."""
     w, b, a = np.moveaxis(neurons, -1, 0)
     return scale * np.einsum("rm,rmn->rn", a, np.tanh(w[..., None] * x + b[..., None]))
