@@ -33,7 +33,7 @@ class MeanFieldFluctuations(eqx.Module):
 
     def std(self, m: AnyArray | int) -> Float[np.ndarray, "..."]:
         """Root mean square distance of the outputs of m neurons from the limit, averaged over the points."""
-        return np.sqrt(np.trace(np.asarray(self.covariance)) / len(self.mean) / np.asarray(m))
+        return np.asarray(np.sqrt(np.trace(np.asarray(self.covariance)) / len(self.mean) / np.asarray(m)))
 
 
 def mean_field_fluctuations(
@@ -71,8 +71,8 @@ def _responses(limit: NeuronPopulation, x, y, x_test, tau, steps: int, loss: Out
     """Trained outputs, and their derivatives (points, neurons) with respect to the masses at the start."""
 
     def outputs(masses):
-        start = NeuronPopulation(limit.neurons, masses, limit.neuron)
-        step = lambda at, _: (at.stepped(x, y, tau, loss), None)
-        return lax.scan(step, start, None, length=steps)[0](x_test)
+        at = lambda rows: NeuronPopulation(rows, masses, limit.neuron)
+        step = lambda rows, _: (at(rows).stepped(x, y, tau, loss).neurons, None)
+        return at(lax.scan(step, limit.neurons, None, length=steps)[0])(x_test)
 
     return outputs(limit.masses), jax.jacrev(outputs)(limit.masses)

@@ -269,8 +269,8 @@ def _as_data(x: AnyArray, y: AnyArray) -> tuple[Array, Array]:
 
 @eqx.filter_jit
 def _descend(start: NeuronPopulation, x, y, tau, steps: int, loss: OutputLoss):
-    def step(at: NeuronPopulation, _):
-        return at.stepped(x, y, tau, loss), at.risk(x, y, loss)
-
-    end, risks = lax.scan(step, start, None, length=steps)
-    return end, jnp.append(risks, end.risk(x, y, loss))
+    # Only the rows change: the neuron may be any function, which a loop cannot carry.
+    at = lambda rows: NeuronPopulation(rows, start.masses, start.neuron)
+    step = lambda rows, _: (at(rows).stepped(x, y, tau, loss).neurons, at(rows).risk(x, y, loss))
+    rows, risks = lax.scan(step, start.neurons, None, length=steps)
+    return at(rows), jnp.append(risks, at(rows).risk(x, y, loss))

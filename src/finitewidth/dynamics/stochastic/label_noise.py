@@ -37,7 +37,7 @@ class LabelNoisePath(eqx.Module):
 def label_noise_penalty(
     apply: Callable[[PyTree, Array], Array],
     params: PyTree,
-    x: Array,
+    x: AnyArray,
     alpha: Numbers,
     eta: Numbers,
 ) -> Array:
@@ -48,7 +48,7 @@ def label_noise_penalty(
     $\alpha=\sigma^2/b$.
     """
     flat, unravel = ravel_pytree(params)
-    outputs = lambda w: jnp.ravel(apply(unravel(w), x))
+    outputs = lambda w: jnp.ravel(apply(unravel(w), jnp.asarray(x, float)))
     slopes = jax.jacrev(outputs)(flat)
     inside = jnp.eye(len(slopes)) - eta / (2 * len(x)) * slopes @ slopes.T
     return -alpha / 2 * jnp.linalg.slogdet(inside)[1]

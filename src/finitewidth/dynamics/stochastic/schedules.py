@@ -107,13 +107,13 @@ def late_variance(curvature: Numbers, noise_std: Numbers, c: Numbers, power: flo
     if not 0 < power <= 1:
         raise ValueError(f"power must be above 0 and at most 1, got {power!r}: other steps do not converge.")
     if power < 1:
-        return c * s**2 / (2 * lam)
+        return np.asarray(c * s**2 / (2 * lam))
     if np.any(2 * c * lam <= 1):
         raise ValueError(
             f"2 c curvature = {np.min(2 * c * lam):.4g} is not above 1: under steps c/t the variance then "
             "falls more slowly than 1/t; choose a larger c."
         )
-    return c**2 * s**2 / (2 * c * lam - 1)
+    return np.asarray(c**2 * s**2 / (2 * c * lam - 1))
 
 
 def best_schedule(
