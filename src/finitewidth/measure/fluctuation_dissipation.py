@@ -166,7 +166,8 @@ def fluctuation_dissipation(
             f"learning_rate={float(learning_rate):.4g} is beyond stability: the weights run away; "
             "take a smaller one."
         )
-    return FluctuationDissipation(*(np.asarray(part) for part in seen), jax.vmap(unravel)(end))
+    dissipations, fluctuations, losses, positions = (np.asarray(part) for part in seen)
+    return FluctuationDissipation(dissipations, fluctuations, losses, positions, jax.vmap(unravel)(end))
 
 
 @eqx.filter_jit

@@ -59,8 +59,8 @@ def mean_field_fluctuations(
     """
     check_positive("tau", tau)
     check_whole("steps", steps)
-    data = tuple(jnp.asarray(part, float) for part in (x, y, x_test))
-    mean, slopes = _responses(limit, *data, jnp.asarray(float(tau)), steps, loss)
+    x, y, x_test = (jnp.asarray(part, float) for part in (x, y, x_test))
+    mean, slopes = _responses(limit, x, y, x_test, jnp.asarray(float(tau)), steps, loss)
     average = slopes @ limit.masses
     covariance = (slopes * limit.masses) @ slopes.T - jnp.outer(average, average)
     return MeanFieldFluctuations(mean, covariance)

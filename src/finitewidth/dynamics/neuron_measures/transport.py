@@ -102,6 +102,7 @@ def minimising_movement(
     data = start, jnp.asarray(x, float), jnp.asarray(y, float), jnp.asarray(float(tau))
     origin = np.asarray(start.neurons)
     flat, partner = origin.ravel(), np.arange(m)
+    value, best = np.inf, Transport(0.0, partner)
     for _ in range(_PAIRINGS):
         target = jnp.asarray(origin[partner])
         found = minimize(
@@ -113,13 +114,13 @@ def minimising_movement(
             method="trust-exact",
             options={"gtol": 1e-13},
         )
-        flat = found.x
+        flat, value = found.x, float(found.fun) / m
         best = wasserstein(flat.reshape(m, -1), origin)
         if np.array_equal(best.partner, partner):
             break
         partner = best.partner
     moved = NeuronPopulation(jnp.asarray(flat.reshape(m, -1)), start.masses, start.neuron)
-    return MinimisingMovement(moved, best.squared_distance, float(found.fun) / m, partner)
+    return MinimisingMovement(moved, best.squared_distance, value, partner)
 
 
 def potential_curvature(

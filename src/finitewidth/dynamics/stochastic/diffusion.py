@@ -113,7 +113,7 @@ def step_density(
     turns = range(-int(_REACH * spread.max() / length) - 1, int(_REACH * spread.max() / length) + 2)
     distance = points[:, None] - target
     images = [distance + k * length for k in turns] if periodic else [distance]
-    moves = sum(np.exp(-((d / spread) ** 2) / 2) for d in images)
+    moves = np.sum([np.exp(-((d / spread) ** 2) / 2) for d in images], axis=0)
     return _normalised(points, _fixed(moves / moves.sum(axis=0)))
 
 

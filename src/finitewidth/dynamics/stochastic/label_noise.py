@@ -106,7 +106,7 @@ def label_noise_path(
         raise ValueError(
             f"eta={float(eta):.4g} is beyond stability: the loss runs away; take a smaller step."
         )
-    return LabelNoisePath(every * np.arange(steps // every + 1), losses, traces, end)
+    return LabelNoisePath(every * np.arange(steps // every + 1), losses, jnp.asarray(traces), end)
 
 
 @eqx.filter_jit

@@ -103,7 +103,8 @@ class Drift(RandomProblem):
 
     def theory(self) -> Prediction:
         start = jnp.asarray(self.start), jnp.zeros(2)
-        noise = np.diag([0.0, *(self.alpha * c for c in WALLS["opposed walls"](np.array(self.start))[0])])
+        curvatures = WALLS["opposed walls"](np.array(self.start))[0]
+        noise = np.diag([0.0, *(self.alpha * float(c) for c in curvatures)])
         params, x, y, _ = self.fitted
         settings = self.noisy()
         found = label_noise_path(

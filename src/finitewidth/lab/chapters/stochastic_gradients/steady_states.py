@@ -154,8 +154,8 @@ class NoiseAndHessian(RandomProblem):
         departure = np.sqrt(2 * (d + 2) * (1 - 1 / d) / m)
         uneven = 2 * np.sqrt((1 - 1 / d) / (d + 8))
         return {
-            "alpha": own * np.mean(residual**2),
-            "departure": departure,
+            "alpha": np.array(own * np.mean(residual**2)),
+            "departure": np.array(departure),
             "uneven departure": np.array(uneven),
         }
 
