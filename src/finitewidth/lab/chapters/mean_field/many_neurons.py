@@ -117,9 +117,9 @@ def _moments(outputs: np.ndarray) -> np.ndarray:
     return np.stack([outputs, outputs**2], axis=1)
 
 
-def _spread(mean: np.ndarray) -> np.ndarray:
+def _spread(mean: np.ndarray) -> float:
     """Root of the variance, averaged over the points."""
-    return np.sqrt(np.mean(mean[1] - mean[0] ** 2))
+    return float(np.sqrt(np.mean(mean[1] - mean[0] ** 2)))
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,8 @@ class Drift(RandomProblem):
         figure, (left, right) = style.panels("Noise drives weights to flat regions", 2)
         for name, color in zip(WALLS, style.PALETTE, strict=False):
             value, sem = measured[name]
-            style.theory_line(left, [0, *self.times], [self.start, *predicted[name]], color, name)
+            line = np.append(self.start, predicted[name])
+            style.theory_line(left, np.append(0, self.times), line, color, name)
             style.measured_points(left, self.times, value, sem, color)
         left.set(xlabel="step", ylabel="mean place on the floor", title="Valleys")
         times = self.network_steps // self.records * np.arange(self.records + 1)
@@ -215,7 +216,7 @@ def _leading(walls: str):
 
 
 def _one_power_of_the_step(setting: Drift, value: np.ndarray) -> np.ndarray:
-    return value / setting.eta
+    return np.asarray(value / setting.eta)
 
 
 def _twice_the_fall(setting: Drift, value: np.ndarray) -> np.ndarray:

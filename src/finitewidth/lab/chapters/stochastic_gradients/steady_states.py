@@ -122,13 +122,13 @@ def _covariance_instead(setting: Relations, value: np.ndarray) -> np.ndarray:
         *setting.data, batch_size=setting.batch_size, eta=setting.eta, sampling="bernoulli"
     )
     h = state.hessian
-    return value - setting.eta / 2 * np.trace(h @ state.covariance @ h)
+    return np.asarray(value - setting.eta / 2 * np.trace(h @ state.covariance @ h))
 
 
 def _realised_size(setting: Relations, value: np.ndarray) -> np.ndarray:
     """Sums divided by the size of the batch at hand, where an empty batch makes no step."""
     empty = (1 - setting.batch_size / setting.points) ** setting.points
-    return value / (1 - empty)
+    return np.asarray(value / (1 - empty))
 
 
 @dataclass(frozen=True)
