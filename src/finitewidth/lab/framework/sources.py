@@ -23,6 +23,7 @@ _ORF_543 = {
     "11/7": "large steps in quadratic models",
     "11/9": "implicit bias",
     "11/14": "implicit bias, continued",
+    "11/16": "implicit bias of SGD",
     "11/28": "entropy and widths",
     "11/30": "path counting for ReLU networks",
     "12/5": "linear regions",
