@@ -299,14 +299,14 @@ def convolutional_autoencoder() -> Trained:
 def branched() -> Trained:
     return pictures(
         Inception(1), nn.AvgPool2d(2), Inception(24), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 10),
-        epochs=10,
+        epochs=20,
     )  # fmt: skip
 
 
 def densely_connected() -> Trained:
     return pictures(
         nn.Conv2d(1, 8, 3, padding=1), nn.SiLU(), DenseBlock(8, 8, 3), nn.Conv2d(32, 16, 1), nn.AvgPool2d(2),
-        DenseBlock(16, 8, 2), nn.AvgPool2d(4), nn.Flatten(), nn.Linear(32, 10), epochs=10,
+        DenseBlock(16, 8, 2), nn.AvgPool2d(4), nn.Flatten(), nn.Linear(32, 10), epochs=20,
     )  # fmt: skip
 
 
@@ -381,7 +381,7 @@ def nnx_attention() -> Trained:
     data = sequences()
     graph, params, rest = nnx.split(NnxAttention(nnx.Rngs(0)), nnx.Param, ...)
     apply = lambda p, x: nnx.merge(graph, p, rest)(x)
-    params, score = train_jax(apply, params, data, rate=3e-3, epochs=15)
+    params, score = train_jax(apply, params, data, rate=3e-3, epochs=25)
     return Trained(nnx.merge(graph, params, rest), None, data, 3e-3, "adam", score)
 
 
@@ -450,7 +450,7 @@ UNSEEN: dict[str, Callable[[], Trained]] = {
     "linear and deep, breast cancer": lambda: train_torch(WideAndDeep(30, 2), table("breast_cancer")),
     "MLP relu 1024x2 (1,100,000), digits": lambda: mlp(digits, (1024, 1024), nn.ReLU, rate=5e-4, epochs=6),
     "linen LSTM, sequences": lambda: of_linen(
-        LinenRecurrent(linen.OptimizedLSTMCell, 40, 8), sequences(), rate=5e-3, epochs=25
+        LinenRecurrent(linen.OptimizedLSTMCell, 40, 8), sequences(), rate=5e-3, epochs=35
     ),
     "linen GRU, rows of digits": lambda: row_by_row(linen.GRUCell),
     "linen mixer silu, 3 blocks, digits": lambda: of_linen(LinenMixer(), digits(), rate=3e-3, epochs=12),
