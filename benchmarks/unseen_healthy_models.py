@@ -457,7 +457,7 @@ UNSEEN: dict[str, Callable[[], Trained]] = {
     "nnx transformer relu, sequences": nnx_attention,
     "equinox CNN relu, group norm, digits": equinox_cnn,
     "finitewidth MLP relu 128x8, digits": lambda: of_finitewidth(
-        fw.MLP((128,) * 8, "relu", C_b=0.0, C_W=2.0), flat_digits(), 1e-3, "adam"
+        fw.MLP((128,) * 8, "relu", C_b=0.0, C_W=2.0, n_out=10), flat_digits(), 1e-3, "adam"
     ),
     "linen MLP relu 48x5, norm behind, blobs": lambda: of_linen(LinenPostNorm(), blobs()),
 }

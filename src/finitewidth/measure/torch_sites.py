@@ -309,9 +309,12 @@ class _Watch(TorchFunctionMode):
         layer = owners[0].rpartition(".")[0] or "attention"
         axes = _Axes(1, None)
         for part, weight, bias, owner in zip(("query", "key", "value"), ins, biases, owners, strict=True):
-            self.consume(a[part])
             z = F.linear(a[part], weight, bias)
-            a[part] = self._site(f"{layer}.{part}", owner, "attention", a[part], axes, z, axes)
+            if id(a[part]) in self._known:
+                self.consume(a[part])
+                z = self._site(f"{layer}.{part}", owner, "attention", a[part], axes, z, axes)
+            # A learned query depends on no input: it is a parameter, and no site.
+            a[part] = z
         one = torch.eye(a["embed_dim_to_check"], dtype=a["query"].dtype, device=a["query"].device)
         out_weight, out_bias = a["out_proj_weight"], a["out_proj_bias"]
         a |= {"use_separate_proj_weight": True, "in_proj_weight": None, "in_proj_bias": None}
