@@ -118,17 +118,14 @@ def _inputs_alike(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
         yield _Hit(share, None, {"where": "At the outputs", "share": share})
 
 
-# A share of few units is known to within sqrt(share (1 - share) / units): so many of these are allowed for.
-_STANDARD_ERRORS = 2.0
-
-
 def _dead(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
-    """Layers of which clearly more than a share of the units is dead; a layer without a living unit always.
+    """Layers of which more than a share of the units is dead; a layer without a living unit always.
 
-    Units die one by one: two layers with the same chance of death differ by chance, the more the smaller.
+    Units die one by one: of n units with the chance p of death a share p is dead to within the standard error
+    sqrt(p (1 - p) / n), by which the threshold must be passed.
     """
     for site in evidence.signals.sites:
-        chance = _STANDARD_ERRORS * math.sqrt(threshold * (1 - threshold) / site.units)
+        chance = math.sqrt(threshold * (1 - threshold) / site.units)
         if site.dead is not None and (site.dead > threshold + chance or site.dead == 1):
             words = {"dead": round(site.dead * site.units), "units": site.units, "site": site.name}
             yield _Hit(site.dead, site.name, words)
