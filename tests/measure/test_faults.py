@@ -62,7 +62,7 @@ def with_decades(decades, layers):
         (network({"saturated": 0.9, "activation": "sigmoid", "gate": True}), []),
         # The standard error of the share 0.7 is 0.23 at four units, 0.046 at a hundred.
         (network({"dead": 0.75, "units": 4}), []),
-        (network({"dead": 1.0, "units": 4}), [("dead units", "fault")]),
+        (network({"dead": 1.0, "units": 2}), [("dead units", "fault")]),
         (network({"dead": 0.74, "units": 100}), []),
         (network({"dead": 0.75, "units": 100}), [("dead units", "fault")]),
         (with_decades(3.1, 15), [("exploding gradients", "fault")]),
