@@ -49,7 +49,7 @@ def train(
     """
     check_mode(module, None, None)
     module = copy.deepcopy(module)
-    weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+    weights: Tensors = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     if not weights:
         raise ValueError("the module has no parameter with requires_grad: nothing is trained.")
     factors = _factors(rates, weights)
@@ -78,7 +78,7 @@ def train(
 
 def _factors(rates: Any, weights: Tensors) -> dict[str, float]:
     """One number for every parameter, by which its steps are multiplied."""
-    given = rates if isinstance(rates, Mapping) else dict.fromkeys(weights, rates)
+    given: dict[str, Any] = dict(rates) if isinstance(rates, Mapping) else {name: rates for name in weights}
     if set(given) != set(weights) or not all(is_number(rate) and rate >= 0 for rate in given.values()):
         raise ValueError(
             "rates of a PyTorch module must be one number, or a dictionary with one for each parameter: "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 # How far the corners of two sides may lie apart: as a share of the edge, or of the whole polygon.
 _OF_EDGE = 1e-3
@@ -79,7 +79,8 @@ def find_neighbours(
         nothing = np.zeros((0, 2), int)
         return Neighbours(nothing, nothing[:, 0], np.zeros((0, 2, 2)), int(outer.sum()))
     edges = np.concatenate([start, end], axis=1)
-    distance, partner = cKDTree(edges).query(np.concatenate([end, start], axis=1))
+    nearest = KDTree(edges).query(np.concatenate([end, start], axis=1))
+    distance, partner = (np.asarray(part) for part in nearest)
     allowed = np.maximum(_OF_EDGE * np.linalg.norm(end - start, axis=1), _OF_WHOLE * size)
     here = np.arange(len(cell))
     # Every pair is found from both of its cells.

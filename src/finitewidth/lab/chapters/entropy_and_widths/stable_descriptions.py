@@ -61,10 +61,11 @@ class Codes(RandomProblem):
         coded = [extend(code.centres, code.codes, point) for point in rest]
         back = [extend(code.codes, code.centres, one.image, 2.0) for one in coded]
         return {
+            **self._worst(code, random_generator(key)),
             "error": exact(np.array([np.linalg.norm(p - b.image) for p, b in zip(rest, back, strict=True)])),
             "encoder": exact(np.array([one.constant for one in coded])),
             "decoder": exact(np.array([one.constant for one in back])),
-        } | self._worst(code, random_generator(key))
+        }
 
     def _worst(self, code: StableCode, rng: np.random.Generator) -> Measurement:
         """Members of small balls with the code farthest from the centre's, and the point farthest from there.
