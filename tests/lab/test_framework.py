@@ -170,6 +170,10 @@ def test_every_claim_names_its_lecture_or_says_that_it_goes_beyond():
         "lazy-alpha-orders",
         "lazy-doubled-init",
         "lr-transfer",
+        "mf-convex-in-measure",
+        "mf-feature-motion",
+        "mf-limit-rate",
+        "w2-gradient-flow",
     }
     assert {c.id for c in lab.claims() if c.source.startswith(sources.IEMS_402)} == of_iems
     assert lab.claim("gd-linear-rate").source.startswith("ORF 543 lecture notes, lecture 7, ")

@@ -6,12 +6,15 @@ Everything here takes a `Specimen`: a network at its weights, with data and a lo
 from typing import TYPE_CHECKING
 
 from finitewidth.lazy import exports
+from finitewidth.measure.fluctuation_dissipation import fluctuation_dissipation
+from finitewidth.measure.gradient_noise import gradient_noise
 
 # Functions that bear the name of their module: bound here, they are what the name means whoever came first.
 from finitewidth.measure.influence import influence
 from finitewidth.measure.kappa import kappa
 from finitewidth.measure.laziness import laziness
 from finitewidth.measure.leave_one_out import leave_one_out
+from finitewidth.measure.margins import margins
 from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
 
@@ -22,8 +25,11 @@ if TYPE_CHECKING:
     from finitewidth.measure.collapse import Collapse, collapse
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
     from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
+    from finitewidth.measure.fluctuation_dissipation import FluctuationDissipation, fluctuation_dissipation
+    from finitewidth.measure.gradient_noise import GradientNoise, gradient_noise
     from finitewidth.measure.influence import Influence, influence
     from finitewidth.measure.kappa import Kappa, homogeneous_degree, kappa
+    from finitewidth.measure.label_noise import LabelNoiseRuns, label_noise_runs
     from finitewidth.measure.layer_structure import (
         ErrorStructure,
         FeatureStructure,
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     )
     from finitewidth.measure.laziness import FeatureChange, Laziness, laziness
     from finitewidth.measure.leave_one_out import LeaveOneOut, fit_to_the_end, leave_one_out
+    from finitewidth.measure.margins import Margins, margins
     from finitewidth.measure.operators import (
         SymmetricOperator,
         empirical_fisher,
