@@ -10,11 +10,23 @@ A layer of your own gets its rule by
     @rules.own.register(MyLayer)
     @rules.cross.register(MyLayer)
 
-Features are trees of arrays whose first axis counts the inputs.
+Features are trees of arrays whose first axis counts the inputs. Where inputs have positions, arithmetic on
+the kernels works as it is, and `pointwise(own_rule, cross_rule)` registers a rule with features; see
+`positions`.
 """
 
-from finitewidth.statistics.rules import activate, dense, mlp, repeat, sequential
+from finitewidth.statistics.rules import (
+    activate,
+    attention,
+    convolution,
+    dense,
+    mlp,
+    pooling,
+    repeat,
+    sequential,
+)
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws
+from finitewidth.statistics.rules.positions import pointwise, reads_pairs
 
-__all__ = ["Kernels", "PairLaws", "cross", "own"]
+__all__ = ["Kernels", "PairLaws", "cross", "own", "pointwise", "reads_pairs"]

@@ -1,0 +1,93 @@
+"""A convolution: the same random weights at every position."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+from jax import lax
+from jaxtyping import Array
+
+from finitewidth.architecture.dense import Affine, AffineLayer, Hyperparameter
+from finitewidth.architecture.layer import Shape, as_shape
+from finitewidth.architecture.parametrisation import Place
+from finitewidth.architecture.windows import Windows, as_windows
+
+
+class Conv(AffineLayer):
+    r"""A convolution over positions, $z_{ip} = b_i + \sum_{d\in D}\sum_j W_{i;dj}\,s_{j,\,tp+d}$.
+
+    D is the window with |D| taps and t the stride; inputs are (\*positions, n channels). The fan-in of a
+    neuron is |D| n: $W\sim N(0, C_W/(|D|n))$, moved with rate $\lambda_W/(|D|n)$. Biases have variance
+    $C_b$ and rate $\lambda_b$. The weight is a matrix (channels, |D| n), taps in row-major order and
+    channels last.
+
+    Parameters
+    ----------
+    channels
+        Number of channels that leave.
+    window
+        Size of the window along each axis of positions: 3 or (3,) for sequences, (3, 3) for images.
+    strides
+        Positions from one window to the next, one number or one per axis.
+    padding
+        "SAME" (zeros; a stride of 1 keeps all positions), "VALID" (none) or "CIRCULAR" (the opposite side).
+    C_b, C_W
+        Variances of biases and (rescaled) weights. Both `None` means the critical point of the activation
+        next to this layer in its `Sequential`, and C_b = 0, C_W = 1 where there is none.
+    lambda_b, lambda_W
+        Learning rates of biases and (rescaled) weights.
+
+    Examples
+    --------
+    >>> import jax, finitewidth as fw
+    >>> net = fw.Sequential(fw.Conv(16, (3, 3)), fw.Activate("relu"), fw.GlobalAveragePool(), fw.Dense(1))
+    >>> params = net.init(jax.random.key(0), (8, 8, 3))
+    >>> net.apply(params, jax.numpy.ones((5, 8, 8, 3))).shape
+    (5, 1)
+    """
+
+    channels: int = eqx.field(static=True)
+    windows: Windows = eqx.field(static=True)
+
+    def __init__(
+        self,
+        channels: int,
+        window: int | Sequence[int],
+        strides: int | Sequence[int] = 1,
+        padding: str = "SAME",
+        C_b: Hyperparameter | None = None,
+        C_W: Hyperparameter | None = None,
+        lambda_b: Hyperparameter = 1.0,
+        lambda_W: Hyperparameter = 1.0,
+    ):
+        (self.channels,) = as_shape("channels", channels)
+        self.windows = as_windows(window, strides, padding)
+        super().__init__(C_b, C_W, lambda_b, lambda_W)
+
+    def leaving(self, entering: Shape) -> Shape:
+        axes = self.windows.axes("Conv", entering)
+        return (*(axis.leaving for axis in axes), self.channels)
+
+    def apply(self, params: Affine, x: Array) -> Array:
+        axes = self.windows.axes("Conv", x.shape[1:])
+        taken, sizes = params.weight.shape[1], self.windows.sizes
+        if x.shape[-1] * self.windows.taps != taken:
+            raise ValueError(
+                f"a Conv layer got inputs of shape {x.shape[1:]}; its weight, {params.weight.shape}, takes "
+                f"{taken // self.windows.taps} channels under a window {sizes}."
+            )
+        kernel = params.weight.T.reshape(*sizes, x.shape[-1], -1)
+        letters = "HWD"[: len(sizes)]
+        layout = lax.conv_dimension_numbers(
+            x.shape, kernel.shape, (f"N{letters}C", f"{letters}IO", f"N{letters}C")
+        )
+        padded = self.windows.padded(x, axes, 1)
+        out = lax.conv_general_dilated(
+            padded, kernel, self.windows.strides, "VALID", dimension_numbers=layout
+        )
+        return out + params.bias
+
+    def place(self, entering: Shape | int) -> Place:
+        shape = as_shape("entering", entering)
+        self.windows.axes("Conv", shape)
+        fan_in = self.windows.taps * shape[-1]
+        return Place(fan_in, self.channels, self.around.width, self.around.first, self.around.last)

@@ -1,0 +1,84 @@
+"""Layers that average over positions, or line them up: pooling and Flatten."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, PRNGKeyArray
+
+from finitewidth.architecture.layer import Layer, Shape
+from finitewidth.architecture.parametrisation import Geometry
+from finitewidth.architecture.weights import Law, Precision
+from finitewidth.architecture.windows import Windows, as_windows
+
+
+class Rearrangement(Layer):
+    """A layer without parameters that acts on positions and leaves channels apart."""
+
+    def init(
+        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
+    ) -> tuple[()]:
+        return ()
+
+    def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> tuple[()]:
+        return ()
+
+
+class AveragePool(Rearrangement):
+    """The average of every channel over windows of positions.
+
+    Parameters
+    ----------
+    window
+        Size of the window along each axis of positions.
+    strides
+        Positions from one window to the next; by default the window, so that windows do not overlap.
+    padding
+        "VALID" (none), "SAME" (zeros) or "CIRCULAR" (the opposite side). Zeros count in the average.
+    """
+
+    windows: Windows = eqx.field(static=True)
+
+    def __init__(
+        self, window: int | Sequence[int], strides: int | Sequence[int] | None = None, padding: str = "VALID"
+    ):
+        self.windows = as_windows(window, strides, padding)
+
+    def leaving(self, entering: Shape) -> Shape:
+        axes = self.windows.axes("AveragePool", entering)
+        return (*(axis.leaving for axis in axes), entering[-1])
+
+    def apply(self, params: tuple[()], x: Array) -> Array:
+        padded = self.windows.padded(x, self.windows.axes("AveragePool", x.shape[1:]), 1)
+        around = lambda numbers: (1, *numbers, 1)
+        sizes, strides = around(self.windows.sizes), around(self.windows.strides)
+        total = lax.reduce_window(padded, jnp.zeros((), x.dtype), lax.add, sizes, strides, "VALID")
+        return total / self.windows.taps
+
+
+class GlobalAveragePool(Rearrangement):
+    """The average of every channel over all positions."""
+
+    def leaving(self, entering: Shape) -> Shape:
+        if len(entering) < 2:
+            raise ValueError(
+                "GlobalAveragePool averages over positions and needs inputs (*positions, channels); "
+                f"got {entering}."
+            )
+        return entering[-1:]
+
+    def apply(self, params: tuple[()], x: Array) -> Array:
+        self.leaving(x.shape[1:])
+        return x.mean(axis=tuple(range(1, x.ndim - 1)))
+
+
+class Flatten(Rearrangement):
+    """All positions and channels as one list of channels, in row-major order."""
+
+    def leaving(self, entering: Shape) -> Shape:
+        return (math.prod(entering),)
+
+    def apply(self, params: tuple[()], x: Array) -> Array:
+        return x.reshape(len(x), -1)
