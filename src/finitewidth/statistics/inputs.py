@@ -77,8 +77,8 @@ def _check_shape(name: str, x: Array, net: Layer) -> None:
     leaving = net.leaving(x.shape[1:])
     if len(leaving) > 1:
         raise ValueError(
-            f"{name} has points of shape {x.shape[1:]}, and the network turns them into {leaving}, outputs at "
-            "every position: put Flatten() or GlobalAveragePool() before its last Dense layer."
+            f"{name} has points of shape {x.shape[1:]}, and the network turns them into {leaving}, "
+            "outputs at every position: put Flatten() or GlobalAveragePool() before its last Dense layer."
         )
 
 

@@ -19,8 +19,8 @@ from finitewidth.statistics.rules import Kernels, PairLaws, cross, own, reads_pa
 from finitewidth.statistics.rules.pairs import Sites
 from finitewidth.statistics.rules.positions import along, equal_positions, own_axes
 
-# Complex numbers worked on at a time: they and what an activation makes of them stay in the second-level
-# cache. _ENTRIES = 2**16
+# Complex numbers worked on at a time: they and what an activation makes of them stay in the cache.
+_ENTRIES = 2**16
 
 
 class Points(NamedTuple):

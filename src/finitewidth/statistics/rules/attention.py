@@ -48,8 +48,8 @@ def _(layer: SelfAttention, below: Kernels, rows: PyTree, columns: PyTree, laws:
 def _with_known_limit(layer: SelfAttention) -> SelfAttention:
     if layer.scaling == "sqrt" and layer.kind == "softmax":
         raise ValueError(
-            "SelfAttention with kind='softmax' and scaling='sqrt' has random logits at any width, and no kernel "
-            "in closed form is known: use scaling='linear', or kind='identity'; as a real network it works."
+            "SelfAttention with kind='softmax' and scaling='sqrt' has random logits at any width, and no "
+            "kernel in closed form is known: use scaling='linear' or kind='identity'; real networks work."
         )
     if layer.scaling == "linear-untied" and layer.kind == "identity":
         raise ValueError(
