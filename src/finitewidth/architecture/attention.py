@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finitewidth.architecture.dense import Affine, Hyperparameter, as_hyperparameter
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Place
+from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision, draw_weight
 from finitewidth.checks import as_precision, check_key
 
@@ -18,6 +19,9 @@ Kind = Literal["softmax", "identity"]
 Scaling = Literal["sqrt", "linear", "linear-untied"]
 KINDS: tuple[str, ...] = get_args(Kind)
 SCALINGS: tuple[str, ...] = get_args(Scaling)
+_SETTINGS = {"kind": "softmax", "scaling": "sqrt"}
+_VARIANCES = {"C_b": 0.0, "C_QK": 1.0, "C_OV": 1.0}
+_RATES = ("lambda_b", "lambda_QK", "lambda_OV")
 
 
 class AttentionParams(NamedTuple):
@@ -32,6 +36,7 @@ class AttentionParams(NamedTuple):
     output: Affine
 
 
+@word("Attention")
 class SelfAttention(Layer):
     r"""Self-attention with many heads over tokens, inputs (tokens, n channels).
 
@@ -105,6 +110,24 @@ class SelfAttention(Layer):
         self.lambda_QK = as_hyperparameter("lambda_QK", lambda_QK, ())
         self.lambda_OV = as_hyperparameter("lambda_OV", lambda_OV, ())
         self.around = Surroundings()
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "SelfAttention":
+        width, heads = entry.value("width", entry.sizes.width), entry.value("heads", 1)
+        variances = {name: entry.number(name, default) for name, default in _VARIANCES.items()}
+        # Rates that are absent are those of parameters of variance one, as in every affine layer.
+        of_unit = (variances["C_b"], variances["C_QK"], variances["C_OV"] ** 0.5)
+        rates = {name: entry.number(name, C) for name, C in zip(_RATES, of_unit, strict=True)}
+        settings = {name: entry.text(name, default) for name, default in _SETTINGS.items()}
+        return cls(width, heads, entry.value("head_width"), **settings, **variances, **rates)
+
+    def entry(self) -> dict[str, Any]:
+        plain = ("width", "heads", "head_width", *_SETTINGS)
+        numbers = {name: float(getattr(self, name)) for name in (*_VARIANCES, *_RATES)}
+        return {"layer": "Attention", **{name: getattr(self, name) for name in plain}, **numbers}
+
+    def channels(self, entering: int | None) -> int:
+        return self.width
 
     @property
     def tied(self) -> bool:

@@ -1,6 +1,7 @@
 """A convolution: the same random weights at every position."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 from jax import lax
@@ -9,9 +10,11 @@ from jaxtyping import Array
 from finitewidth.architecture.dense import Affine, AffineLayer, Hyperparameter
 from finitewidth.architecture.layer import Shape, as_shape
 from finitewidth.architecture.parametrisation import Place
+from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.windows import Windows, as_windows
 
 
+@word("Conv")
 class Conv(AffineLayer):
     r"""A convolution over positions, $z_{ip} = b_i + \sum_{d\in D}\sum_j W_{i;dj}\,s_{j,\,tp+d}$.
 
@@ -45,7 +48,7 @@ class Conv(AffineLayer):
     (5, 1)
     """
 
-    channels: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
     windows: Windows = eqx.field(static=True)
 
     def __init__(
@@ -59,13 +62,27 @@ class Conv(AffineLayer):
         lambda_b: Hyperparameter = 1.0,
         lambda_W: Hyperparameter = 1.0,
     ):
-        (self.channels,) = as_shape("channels", channels)
+        (self.width,) = as_shape("channels", channels)
         self.windows = as_windows(window, strides, padding)
         super().__init__(C_b, C_W, lambda_b, lambda_W)
 
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "Conv":
+        channels, window = entry.value("channels", entry.sizes.width), entry.value("filter")
+        strides, padding = entry.value("strides", 1), entry.text("padding", "SAME")
+        return cls(channels, window, strides, padding, **entry.affine())
+
+    def entry(self) -> dict[str, Any]:
+        sizes, strides, padding = self.windows
+        window = {"filter": list(sizes), "strides": list(strides), "padding": padding}
+        return {"layer": "Conv", "channels": self.width, **window, **self.hyperparameters.as_settings()}
+
+    def channels(self, entering: int | None) -> int:
+        return self.width
+
     def leaving(self, entering: Shape) -> Shape:
         axes = self.windows.axes("Conv", entering)
-        return (*(axis.leaving for axis in axes), self.channels)
+        return (*(axis.leaving for axis in axes), self.width)
 
     def apply(self, params: Affine, x: Array) -> Array:
         axes = self.windows.axes("Conv", x.shape[1:])
@@ -90,4 +107,4 @@ class Conv(AffineLayer):
         shape = as_shape("entering", entering)
         self.windows.axes("Conv", shape)
         fan_in = self.windows.taps * shape[-1]
-        return Place(fan_in, self.channels, self.around.width, self.around.first, self.around.last)
+        return Place(fan_in, self.width, self.around.width, self.around.first, self.around.last)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
+from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
 from finitewidth.architecture.windows import Windows, as_windows
 
@@ -25,7 +27,11 @@ class Rearrangement(Layer):
     def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> tuple[()]:
         return ()
 
+    def channels(self, entering: int | None) -> int | None:
+        return entering
 
+
+@word("AvgPool")
 class AveragePool(Rearrangement):
     """The average of every channel over windows of positions.
 
@@ -46,6 +52,14 @@ class AveragePool(Rearrangement):
     ):
         self.windows = as_windows(window, strides, padding)
 
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "AveragePool":
+        return cls(entry.value("window"), entry.value("strides"), entry.text("padding", "VALID"))
+
+    def entry(self) -> dict[str, Any]:
+        sizes, strides, padding = self.windows
+        return {"layer": "AvgPool", "window": list(sizes), "strides": list(strides), "padding": padding}
+
     def leaving(self, entering: Shape) -> Shape:
         axes = self.windows.axes("AveragePool", entering)
         return (*(axis.leaving for axis in axes), entering[-1])
@@ -58,8 +72,16 @@ class AveragePool(Rearrangement):
         return total / self.windows.taps
 
 
+@word("GlobalAvgPool")
 class GlobalAveragePool(Rearrangement):
     """The average of every channel over all positions."""
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "GlobalAveragePool":
+        return cls()
+
+    def entry(self) -> dict[str, Any]:
+        return {"layer": "GlobalAvgPool"}
 
     def leaving(self, entering: Shape) -> Shape:
         if len(entering) < 2:
@@ -74,8 +96,19 @@ class GlobalAveragePool(Rearrangement):
         return x.mean(axis=tuple(range(1, x.ndim - 1)))
 
 
+@word("Flatten")
 class Flatten(Rearrangement):
     """All positions and channels as one list of channels, in row-major order."""
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "Flatten":
+        return cls()
+
+    def entry(self) -> dict[str, Any]:
+        return {"layer": "Flatten"}
+
+    def channels(self, entering: int | None) -> None:
+        return None
 
     def leaving(self, entering: Shape) -> Shape:
         return (math.prod(entering),)

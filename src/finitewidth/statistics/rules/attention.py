@@ -20,9 +20,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture.attention import SelfAttention
+from finitewidth.statistics.rules.channels import affine_channels, channels
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
 from finitewidth.statistics.rules.positions import equal_positions, reads_pairs
+
+channels.register(SelfAttention, affine_channels)
 
 
 @reads_pairs.register

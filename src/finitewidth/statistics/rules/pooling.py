@@ -8,6 +8,7 @@ the same way.
 from jaxtyping import PyTree
 
 from finitewidth.architecture.pooling import AveragePool, Flatten, GlobalAveragePool
+from finitewidth.statistics.rules.channels import Channels, channels
 from finitewidth.statistics.rules.convolution import window_sums
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
@@ -30,6 +31,12 @@ def _(layer: AveragePool | GlobalAveragePool, above: bool) -> bool:
 @reads_pairs.register
 def _(layer: Flatten, above: bool) -> bool:
     return False
+
+
+@channels.register
+def _(layer: Flatten, entering: Channels) -> Channels:
+    # Channels of different positions differ in variance and are correlated.
+    return Channels("Flatten", gaussian=False, independent=entering.independent)
 
 
 @own.register

@@ -15,7 +15,8 @@ the end of the network.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -147,7 +148,7 @@ def inner_layers(layer: Layer) -> list[Layer]:
     return [node for node in inside if isinstance(node, Layer)]
 
 
-def along(layers: tuple[Layer, ...], laws: PairLaws) -> list[PairLaws]:
+def along(layers: Sequence[Any], laws: PairLaws) -> list[PairLaws]:
     """The laws as each of several layers, one after the other, is asked.
 
     A layer made of branches leaves all of them with the same pairs of positions: all if one of them reads

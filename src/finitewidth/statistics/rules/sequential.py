@@ -3,6 +3,7 @@
 from jaxtyping import PyTree
 
 from finitewidth.architecture.sequential import Sequential
+from finitewidth.statistics.rules.grouping import grouped
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 from finitewidth.statistics.rules.positions import along
@@ -10,8 +11,8 @@ from finitewidth.statistics.rules.positions import along
 
 @own.register
 def _(layer: Sequential, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
-    features = []
-    for inner, asked in zip(layer.layers, along(layer.layers, laws), strict=True):
+    features, layers = [], grouped(layer.layers)
+    for inner, asked in zip(layers, along(layers, laws), strict=True):
         below, found = own(inner, below, asked)
         features.append(found)
     return below, tuple(features)
@@ -19,7 +20,7 @@ def _(layer: Sequential, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTre
 
 @cross.register
 def _(layer: Sequential, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
-    asked = along(layer.layers, laws)
-    for inner, row, column, inside in zip(layer.layers, rows, columns, asked, strict=True):
-        below = cross(inner, below, row, column, inside)
+    layers = grouped(layer.layers)
+    for inner, row, column, asked in zip(layers, rows, columns, along(layers, laws), strict=True):
+        below = cross(inner, below, row, column, asked)
     return below
