@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         AveragePool,
         Concat,
         Conv,
+        ConvNet,
         Dense,
         Dropout,
         Flatten,
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
         Repeat,
         Residual,
         ResidualMLP,
+        ResNet,
         RMSNorm,
         Scale,
         SelfAttention,
         Sequential,
         Sum,
+        Transformer,
         network,
     )
     from finitewidth.diagnosis import Diagnosis, diagnose

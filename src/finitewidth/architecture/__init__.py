@@ -13,6 +13,7 @@ from finitewidth.architecture.dense import (
     Hyperparameters,
 )
 from finitewidth.architecture.dropout import Dropout
+from finitewidth.architecture.image_networks import ConvNet, ResNet
 from finitewidth.architecture.layer import Layer, Shape, Spec, Surroundings
 from finitewidth.architecture.mlp import MLP, Params
 from finitewidth.architecture.networks import activations, check_network, dense_stack
@@ -25,6 +26,7 @@ from finitewidth.architecture.scale import Scale
 from finitewidth.architecture.sequential import Repeat, Sequential
 from finitewidth.architecture.spec import network
 from finitewidth.architecture.sums import Sum
+from finitewidth.architecture.transformer import Transformer
 from finitewidth.architecture.vocabulary import Entry, word
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "AveragePool",
     "Concat",
     "Conv",
+    "ConvNet",
     "Dense",
     "Dropout",
     "Entry",
@@ -51,6 +54,7 @@ __all__ = [
     "Product",
     "RMSNorm",
     "Repeat",
+    "ResNet",
     "Residual",
     "ResidualMLP",
     "Scale",
@@ -60,6 +64,7 @@ __all__ = [
     "Spec",
     "Sum",
     "Surroundings",
+    "Transformer",
     "activations",
     "check_network",
     "dense_stack",

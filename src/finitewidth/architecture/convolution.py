@@ -11,21 +11,21 @@ from finitewidth.architecture.dense import Affine, AffineLayer, Hyperparameter
 from finitewidth.architecture.layer import Shape, as_shape
 from finitewidth.architecture.parametrisation import Place
 from finitewidth.architecture.vocabulary import Entry, word
-from finitewidth.architecture.windows import Windows, as_windows
+from finitewidth.architecture.windows import Windowed, as_windows
 
 
 @word("Conv")
-class Conv(AffineLayer):
+class Conv(AffineLayer, Windowed):
     r"""A convolution over positions, $z_{ip} = b_i + \sum_{d\in D}\sum_j W_{i;dj}\,s_{j,\,tp+d}$.
 
     D is the window with |D| taps and t the stride; inputs are (\*positions, n channels). The fan-in of a
     neuron is |D| n: $W\sim N(0, C_W/(|D|n))$, moved with rate $\lambda_W/(|D|n)$. Biases have variance
-    $C_b$ and rate $\lambda_b$. The weight is a matrix (channels, |D| n), taps in row-major order and
+    $C_b$ and rate $\lambda_b$. The weight is a matrix (width, |D| n), taps in row-major order and
     channels last.
 
     Parameters
     ----------
-    channels
+    width
         Number of channels that leave.
     window
         Size of the window along each axis of positions: 3 or (3,) for sequences, (3, 3) for images.
@@ -49,11 +49,10 @@ class Conv(AffineLayer):
     """
 
     width: int = eqx.field(static=True)
-    windows: Windows = eqx.field(static=True)
 
     def __init__(
         self,
-        channels: int,
+        width: int,
         window: int | Sequence[int],
         strides: int | Sequence[int] = 1,
         padding: str = "SAME",
@@ -62,20 +61,19 @@ class Conv(AffineLayer):
         lambda_b: Hyperparameter = 1.0,
         lambda_W: Hyperparameter = 1.0,
     ):
-        (self.width,) = as_shape("channels", channels)
+        (self.width,) = as_shape("width", width)
         self.windows = as_windows(window, strides, padding)
         super().__init__(C_b, C_W, lambda_b, lambda_W)
 
     @classmethod
     def from_entry(cls, entry: Entry) -> "Conv":
-        channels, window = entry.value("channels", entry.sizes.width), entry.value("filter")
+        width, window = entry.value("width", entry.sizes.width), entry.value("filter")
         strides, padding = entry.value("strides", 1), entry.text("padding", "SAME")
-        return cls(channels, window, strides, padding, **entry.affine())
+        return cls(width, window, strides, padding, **entry.affine())
 
     def entry(self) -> dict[str, Any]:
-        sizes, strides, padding = self.windows
-        window = {"filter": list(sizes), "strides": list(strides), "padding": padding}
-        return {"layer": "Conv", "channels": self.width, **window, **self.hyperparameters.as_settings()}
+        window = {"filter": list(self.window), "strides": list(self.strides), "padding": self.padding}
+        return {"layer": "Conv", "width": self.width, **window, **self.hyperparameters.as_settings()}
 
     def channels(self, entering: int | None) -> int:
         return self.width

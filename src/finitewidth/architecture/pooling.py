@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, PRNGKeyArray
@@ -13,7 +12,7 @@ from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.architecture.windows import Windows, as_windows
+from finitewidth.architecture.windows import Windowed, as_windows
 
 
 class Rearrangement(Layer):
@@ -32,7 +31,7 @@ class Rearrangement(Layer):
 
 
 @word("AvgPool")
-class AveragePool(Rearrangement):
+class AveragePool(Windowed, Rearrangement):
     """The average of every channel over windows of positions.
 
     Parameters
@@ -45,8 +44,6 @@ class AveragePool(Rearrangement):
         "VALID" (none), "SAME" (zeros) or "CIRCULAR" (the opposite side). Zeros count in the average.
     """
 
-    windows: Windows = eqx.field(static=True)
-
     def __init__(
         self, window: int | Sequence[int], strides: int | Sequence[int] | None = None, padding: str = "VALID"
     ):
@@ -57,8 +54,8 @@ class AveragePool(Rearrangement):
         return cls(entry.value("window"), entry.value("strides"), entry.text("padding", "VALID"))
 
     def entry(self) -> dict[str, Any]:
-        sizes, strides, padding = self.windows
-        return {"layer": "AvgPool", "window": list(sizes), "strides": list(strides), "padding": padding}
+        window = {"window": list(self.window), "strides": list(self.strides), "padding": self.padding}
+        return {"layer": "AvgPool", **window}
 
     def leaving(self, entering: Shape) -> Shape:
         axes = self.windows.axes("AveragePool", entering)

@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finitewidth.architecture.layer import Shape, as_shape
+from finitewidth.architecture.layer import Layer, Shape, as_shape
 
 Padding = Literal["SAME", "VALID", "CIRCULAR"]
 PADDINGS: tuple[str, ...] = get_args(Padding)
@@ -64,6 +65,27 @@ class Windows(NamedTuple):
         if not any(low or high for low, high in widths):
             return x
         return jnp.pad(x, widths, mode="wrap" if self.padding == "CIRCULAR" else "constant")
+
+
+class Windowed(Layer):
+    """A layer with a window that slides over positions."""
+
+    windows: Windows = eqx.field(static=True)
+
+    @property
+    def window(self) -> Shape:
+        """Size of the window along each axis of positions."""
+        return self.windows.sizes
+
+    @property
+    def strides(self) -> Shape:
+        """Positions from one window to the next."""
+        return self.windows.strides
+
+    @property
+    def padding(self) -> str:
+        """What stands beyond the edges: "SAME", "VALID" or "CIRCULAR"."""
+        return self.windows.padding
 
 
 def as_windows(sizes: int | Sequence[int], strides: int | Sequence[int] | None, padding: str) -> Windows:

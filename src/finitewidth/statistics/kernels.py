@@ -173,7 +173,8 @@ class _Noting(PairLaw):
         return _Met(self.number, q)
 
     def pair(self, rows: PyTree, columns: PyTree, k: Float[Array, "rows columns"]) -> Averages:
-        return self.law.pair(rows, columns, k)
+        features = self.law.features
+        return self.law.pair(features(rows.variance), features(columns.variance), k)
 
     def resolve(self, q: Float[Array, "*n"], tolerance: float) -> PairLaw:
         return self.law.resolve(q, tolerance)
