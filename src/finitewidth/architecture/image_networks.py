@@ -82,8 +82,8 @@ def ResNet(
 ) -> Sequential:
     r"""A residual network for images: stages of blocks of two convolutions, pooled, and a readout.
 
-    A block is $z + \beta\,\mathrm{conv}(\sigma(\mathrm{conv}(\sigma(z))))$. From the second stage on, the first
-    block has stride 2 and a convolution of one pixel as its shortcut.
+    A block is $z + \beta\,\mathrm{conv}(\sigma(\mathrm{conv}(\sigma(z))))$. From the second stage on the
+    first block has stride 2 and a convolution of one pixel as its shortcut.
 
     Parameters
     ----------
