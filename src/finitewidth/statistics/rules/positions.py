@@ -49,7 +49,7 @@ def pointwise(own_rule: OwnRule, cross_rule: CrossRule) -> None:
     layer in the annotation of the first argument. In the features, positions become the second axis.
     """
 
-    def lifted_own(layer: Layer, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+    def lifted_own(layer: Any, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
         if own_axes(below) == 0:
             return own_rule(layer, below, laws)
         if own_axes(below) == 1:
@@ -59,7 +59,7 @@ def pointwise(own_rule: OwnRule, cross_rule: CrossRule) -> None:
         crossed = lifted_cross(layer, below, features, features, of_pairs)
         return Kernels(*map(_with_diagonal, crossed, above)), features
 
-    def lifted_cross(layer: Layer, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+    def lifted_cross(layer: Any, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
         rule = lambda below, rows, columns: cross_rule(layer, below, rows, columns, laws)
         axes = cross_axes(below, laws)
         if laws.sites.listed:
@@ -76,11 +76,11 @@ def pointwise(own_rule: OwnRule, cross_rule: CrossRule) -> None:
     cross.register(_layer_of(cross_rule))(lifted_cross)
 
 
-def _layer_of(rule: Callable) -> type[Layer]:
+def _layer_of(rule: Callable) -> type:
     return next(iter(rule.__annotations__.values()))
 
 
-def _own_at_positions(rule: OwnRule, layer: Layer, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+def _own_at_positions(rule: OwnRule, layer: Any, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     """Every position of every input as an input of its own; (P, n) kernels and (n, P, ...) features."""
     shape = below.nngp.shape
     above, features = rule(layer, Kernels(*(k.reshape(-1) for k in below)), laws)
@@ -129,7 +129,7 @@ def _with_diagonal(array: Array, diagonal: Array) -> Array:
 
 
 @functools.singledispatch
-def reads_pairs(layer: Layer, above: bool) -> bool:
+def reads_pairs(layer: Any, above: bool) -> bool:
     """Whether a layer needs the kernels between different positions, `above` if the layers above it do.
 
     By default it does if they do, or if any layer inside it does.
@@ -142,7 +142,7 @@ def _(layer: Sequential, above: bool) -> bool:
     return functools.reduce(lambda needed, inner: reads_pairs(inner, needed), reversed(layer.layers), above)
 
 
-def inner_layers(layer: Layer) -> list[Layer]:
+def inner_layers(layer: Any) -> list[Layer]:
     """The layers that a layer is directly made of."""
     inside = jax.tree.leaves(layer, is_leaf=lambda node: isinstance(node, Layer) and node is not layer)
     return [node for node in inside if isinstance(node, Layer)]
