@@ -20,4 +20,4 @@ def cross_rule(layer: Activate, below: Kernels, rows: PyTree, columns: PyTree, l
     return Kernels(value, slope * below.ntk)
 
 
-pointwise(own_rule, cross_rule)
+pointwise(own_rule, cross_rule, fence=True)

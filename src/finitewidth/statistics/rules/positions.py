@@ -42,11 +42,12 @@ def cross_axes(kernels: Kernels, laws: PairLaws) -> int:
     return kernels.nngp.ndim - (1 if laws.sites.listed else 2)
 
 
-def pointwise(own_rule: OwnRule, cross_rule: CrossRule) -> None:
+def pointwise(own_rule: OwnRule, cross_rule: CrossRule, fence: bool = False) -> None:
     """Register a rule that acts at every position alone, written for inputs without positions.
 
     `own_rule` is written for kernels (n,) and `cross_rule` for (rows, columns). Both name the type of their
-    layer in the annotation of the first argument. In the features, positions become the second axis.
+    layer in the annotation of the first argument. In the features, positions become the second axis. A rule of
+    many operations wants a `fence`: see `fenced`.
     """
 
     def lifted_own(layer: Any, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
@@ -70,7 +71,8 @@ def pointwise(own_rule: OwnRule, cross_rule: CrossRule) -> None:
             rule = jax.vmap(rule, (0, 1, 1))
         else:
             rule = jax.vmap(jax.vmap(rule, (0, None, 1)), (0, 1, None))
-        return fenced(lambda below: rule(below, rows, columns), below, laws)
+        once = lambda below: rule(below, rows, columns)
+        return fenced(once, below, laws) if fence else once(below)
 
     own.register(_layer_of(own_rule))(lifted_own)
     cross.register(_layer_of(cross_rule))(lifted_cross)
