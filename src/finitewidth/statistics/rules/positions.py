@@ -46,8 +46,8 @@ def pointwise(own_rule: OwnRule, cross_rule: CrossRule, fence: bool = False) -> 
     """Register a rule that acts at every position alone, written for inputs without positions.
 
     `own_rule` is written for kernels (n,) and `cross_rule` for (rows, columns). Both name the type of their
-    layer in the annotation of the first argument. In the features, positions become the second axis. A rule of
-    many operations wants a `fence`: see `fenced`.
+    layer in the annotation of the first argument. In the features, positions become the second axis. A rule
+    of many operations wants a `fence`: see `fenced`.
     """
 
     def lifted_own(layer: Any, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:

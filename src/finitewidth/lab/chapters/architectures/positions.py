@@ -158,8 +158,8 @@ CLAIMS = (
         "a flattened convolutional network reads equal positions only",
         """One shift d of the window moves both positions, K'_pp' = C_b + C_W/|D| sum_d K_(p+d)(p'+d), and a
         readout with its own weights at every position averages the kernels at equal positions.""",
-        16,
-        500,
+        12,
+        300,
     ),
     _claim(
         "pooled",
@@ -167,8 +167,8 @@ CLAIMS = (
         "a pooled convolutional network averages the kernels of all pairs of positions",
         """One shift d of the window moves both positions, K'_pp' = C_b + C_W/|D| sum_d K_(p+d)(p'+d), and the
         average over positions averages the kernels over all pairs of them.""",
-        16,
-        500,
+        12,
+        300,
     ),
     _claim(
         "average logits",
@@ -177,7 +177,7 @@ CLAIMS = (
         """With one matrix for keys and queries the logits of an input are C_QK K of that input with itself,
         K' = C_b + C_OV S K S'^T, and no gradient reaches the weights S.""",
         12,
-        400,
+        300,
     ),
     _claim(
         "random logits",
@@ -186,7 +186,7 @@ CLAIMS = (
         """Weights equal to logits of random sign give K' = C_b + C_OV C_QK^2 (sum_jl K_jl^2) K, and keys and
         queries add to the NTK.""",
         12,
-        800,
+        500,
         nngp=scaled(1.5),
     ),
 )
