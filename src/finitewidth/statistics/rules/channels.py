@@ -79,8 +79,8 @@ def _(layer: Activate, entering: Channels) -> Channels:
         )
     if entering.gained:
         raise ValueError(
-            f"Activate({layer.activation.name!r}) stands behind a norm with a gain: what a gain adds to the NTK "
-            "is known in front of random weights; put a Dense layer between them, or leave the gain out."
+            f"Activate({layer.activation.name!r}) stands behind a norm with a gain: what a gain adds to the "
+            "NTK is known in front of random weights; put a Dense layer between them, or leave the gain out."
         )
     return Channels("Activate", gaussian=False, independent=entering.independent)
 

@@ -50,7 +50,7 @@ def _residual(n: int, beta: float = 0.6) -> Layers:
 
 def _norm_before(n: int, norm: Layer) -> Layers:
     return (
-        _dense(n),
+        _dense(n, 0.2, 5.0),
         Residual(norm, _dense(n), Activate("gelu"), _dense(n)),
         LayerNorm(None, 0.3),
         Activate("gelu"),
