@@ -139,14 +139,14 @@ def _block_phases(block: Layer, C_b: np.ndarray, C_W: np.ndarray) -> list[np.nda
     if isinstance(block, Repeat):
         block = block.layer
     check_block(block)
-    K, *chi = _fixed_responses(block, default_laws(block), C_b.ravel(), C_W.ravel())
+    K, *chi = _fixed_responses(block, default_laws(block), jnp.asarray(C_b.ravel()), jnp.asarray(C_W.ravel()))
     K_star = np.asarray(K)
     K_star = np.where(K_star > 0.9 * _LARGEST, np.inf, np.where(K_star < 1.1 * _SMALLEST, 0.0, K_star))
     return [np.asarray(a).reshape(C_b.shape) for a in (K_star, *chi)]
 
 
 @eqx.filter_jit
-def _fixed_responses(block: Layer, laws: PairLaws, C_b: np.ndarray, C_W: np.ndarray) -> BlockResponse:
+def _fixed_responses(block: Layer, laws: PairLaws, C_b: Array, C_W: Array) -> BlockResponse:
     """Fixed point, as the variance, and susceptibilities for every pair of variances of the weights."""
     log_grid = jnp.linspace(np.log(_SMALLEST), np.log(_LARGEST), _GRID)
     index, start = jnp.arange(_GRID), jnp.argmin(jnp.abs(log_grid))
@@ -167,7 +167,7 @@ def _fixed_responses(block: Layer, laws: PairLaws, C_b: np.ndarray, C_W: np.ndar
         below = jnp.max(jnp.where((change >= 0) & (index < start), index, 0))
         low, high = jnp.where(up, above - 1, below), jnp.where(up, above, below + 1)
 
-        def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = bracket
             middle = (low + high) / 2
             grows = growth(middle) > 0
@@ -177,7 +177,7 @@ def _fixed_responses(block: Layer, laws: PairLaws, C_b: np.ndarray, C_W: np.ndar
         K = jnp.exp(jnp.where(change[start] == 0, log_grid[start], (low + high) / 2))
         return response_at(placed, laws, K)._replace(variance=K)
 
-    return jax.vmap(at)(jnp.asarray(C_b), jnp.asarray(C_W))
+    return jax.vmap(at)(C_b, C_W)
 
 
 def _with_variances(block: Layer, C_b: Array, C_W: Array) -> Layer:
