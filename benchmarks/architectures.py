@@ -64,7 +64,7 @@ def conv_net(head):
 
 
 def attention_block():
-    """A pre-norm block of a transformer: attention, then two dense layers with GELU; the mean token is read."""
+    """A pre-norm block: attention, then two dense layers with GELU; the mean token is read."""
     attention = {"layer": "Attention", "kind": "softmax", "scaling": "linear", "C_QK": 1.0, "C_OV": 1.0}
     norm = {"layer": "LayerNorm"}
     return [

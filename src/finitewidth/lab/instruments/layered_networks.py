@@ -34,7 +34,9 @@ def _all_draws(net: Sequential, x: Float[Array, "n ..."], params: PyTree, keys: 
 _kernels = jax.jit(_all_draws, compiler_options=COMPILER)
 
 
-def _one_draw(net: Sequential, x: Float[Array, "n ..."], params: tuple, key: PRNGKeyArray) -> dict[str, Array]:
+def _one_draw(
+    net: Sequential, x: Float[Array, "n ..."], params: tuple, key: PRNGKeyArray
+) -> dict[str, Array]:
     readout = net.layers[-1]
     assert isinstance(readout, Dense)
 
