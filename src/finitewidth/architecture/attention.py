@@ -114,10 +114,12 @@ class SelfAttention(Layer):
     @classmethod
     def from_entry(cls, entry: Entry) -> "SelfAttention":
         width, heads = entry.value("width", entry.sizes.width), entry.value("heads", 1)
-        variances = {name: entry.number(name, default) for name, default in _VARIANCES.items()}
+        variances: dict[str, Any] = {
+            name: entry.number(name, default) for name, default in _VARIANCES.items()
+        }
         # Rates that are absent are those of parameters of variance one, as in every affine layer.
         of_unit = (variances["C_b"], variances["C_QK"], variances["C_OV"] ** 0.5)
-        rates = {name: entry.number(name, C) for name, C in zip(_RATES, of_unit, strict=True)}
+        rates: dict[str, Any] = {name: entry.number(name, C) for name, C in zip(_RATES, of_unit, strict=True)}
         settings = {name: entry.text(name, default) for name, default in _SETTINGS.items()}
         return cls(width, heads, entry.value("head_width"), **settings, **variances, **rates)
 

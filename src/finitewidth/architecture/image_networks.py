@@ -6,12 +6,13 @@ from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.convolution import Conv
 from finitewidth.architecture.dense import Dense, Hyperparameter
-from finitewidth.architecture.layer import Layer, as_shape, as_sizes
+from finitewidth.architecture.layer import Layer, as_sizes
 from finitewidth.architecture.normalisation import Normalisation
 from finitewidth.architecture.parametrisation import Parametrisation
 from finitewidth.architecture.pooling import Flatten, GlobalAveragePool
 from finitewidth.architecture.residual import Residual
 from finitewidth.architecture.sequential import Repeat, Sequential
+from finitewidth.architecture.windows import as_windows
 from finitewidth.arrays import Elementwise
 
 _HEADS = {"pool": GlobalAveragePool, "flatten": Flatten}
@@ -103,7 +104,7 @@ def ResNet(
     widths, (blocks,) = as_sizes("channels", channels), as_sizes("blocks", (blocks,))
     if not widths:
         raise ValueError("channels must hold one number per stage, got none.")
-    sizes = as_shape("window", tuple(window) if isinstance(window, list | tuple) else window)
+    sizes = as_windows(window, 1, padding).sizes
     factor = (len(widths) * blocks) ** -0.5 if beta is None else beta
     neurons = (*(() if norm is None else (norm,)), Activate(activation))
 

@@ -97,7 +97,8 @@ class PositionsLimit(RandomProblem):
 
     def network(self, width: int, mistaken: bool = False) -> Sequential:
         """The network with one output."""
-        return Sequential(*NETWORKS[self.kind][mistaken](width), Dense(1, 0.1, 1.2, 0.4, 0.9))
+        right, wrong, _ = NETWORKS[self.kind]
+        return Sequential(*(wrong if mistaken else right)(width), Dense(1, 0.1, 1.2, 0.4, 0.9))
 
     def predicted(self, mistaken: bool = False) -> Prediction:
         nngp, ntk = kernels(self.network(1, mistaken), self.inputs)
