@@ -38,9 +38,9 @@ def _convolutions(n: int, head: Layer) -> Layers:
     return first, Activate("relu"), second, Activate("relu"), head
 
 
-def _attention(n: int, kind: str, scaling: str, lambda_QK: float = 0.7) -> Layers:
+def _attention(n: int, kind: str, scaling: str) -> Layers:
     """As many heads as channels, and as wide: both must grow."""
-    attention = SelfAttention(n, n, n, kind, scaling, 0.2, 0.9, 1.1, 0.6, lambda_QK, 0.8)
+    attention = SelfAttention(n, n, n, kind, scaling, 0.2, 0.9, 1.1, 0.6, 0.7, 0.8)
     return Dense(n, 0.2, 1.0, 0.6, 1.1), attention, Activate("relu"), GlobalAveragePool()
 
 
@@ -59,11 +59,6 @@ NETWORKS: dict[str, tuple[Callable[[int], Layers], Callable[[int], Layers], tupl
     "average logits": (
         lambda n: _attention(n, "softmax", "linear"),
         lambda n: _attention(n, "softmax", "linear-untied"),
-        (3, 4),
-    ),
-    "random logits": (
-        lambda n: _attention(n, "identity", "sqrt"),
-        lambda n: _attention(n, "identity", "sqrt", lambda_QK=0.0),
         (3, 4),
     ),
 }
@@ -179,15 +174,7 @@ CLAIMS = (
         K' = C_b + C_OV S K S'^T, and no gradient reaches the weights S.""",
         12,
         300,
-    ),
-    _claim(
-        "random logits",
-        "attention-random-logits",
-        "linear attention with logits divided by the root of the head width",
-        """Weights equal to logits of random sign give K' = C_b + C_OV C_QK^2 (sum_jl K_jl^2) K, and keys and
-        queries add to the NTK.""",
-        12,
-        500,
         nngp=scaled(1.5),
+        ntk=scaled(1.5),
     ),
 )
