@@ -19,7 +19,32 @@ from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
     from finitewidth.activations import ACTIVATION_NAMES, Activation
-    from finitewidth.architecture import MLP, Activate, Dense, Layer, Repeat, Sequential
+    from finitewidth.architecture import (
+        MLP,
+        Activate,
+        AveragePool,
+        Concat,
+        Conv,
+        ConvNet,
+        Dense,
+        Dropout,
+        Flatten,
+        GlobalAveragePool,
+        Layer,
+        LayerNorm,
+        Product,
+        Repeat,
+        Residual,
+        ResidualMLP,
+        ResNet,
+        RMSNorm,
+        Scale,
+        SelfAttention,
+        Sequential,
+        Sum,
+        Transformer,
+        network,
+    )
     from finitewidth.diagnosis import Diagnosis, diagnose
     from finitewidth.dynamics import DirectOptimization, GradientDescent, GradientFlow
     from finitewidth.models import CubicModel, LinearModel, QuadraticModel, TangentModel

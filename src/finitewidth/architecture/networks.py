@@ -11,7 +11,8 @@ from jaxtyping import Array
 
 from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
-from finitewidth.architecture.dense import Dense, Hyperparameters
+from finitewidth.architecture.dense import AffineLayer, Dense, Hyperparameters
+from finitewidth.architecture.dropout import Dropout
 from finitewidth.architecture.layer import Layer, Shape, replaced
 from finitewidth.architecture.mlp import MLP
 from finitewidth.architecture.parametrisation import NTK, Parametrisation
@@ -43,7 +44,7 @@ def activations(net: Layer) -> tuple[Activation, ...]:
 def input_biases(net: Layer) -> Array | float | None:
     """C_b of the layer that the inputs enter; None where that is not an affine layer."""
     first = net.layers[0] if isinstance(net, Sequential) and net.layers else net
-    if not isinstance(first, MLP | Dense):
+    if not isinstance(first, MLP | AffineLayer):
         return None
     C_b = 0.0 if first.C_b is None else first.C_b
     # Within jit an entry of a known array would not be known.
@@ -65,6 +66,18 @@ def hidden_widths(net: Layer, entering: Shape) -> tuple[int, ...]:
     found = layer_shapes(net, entering)
     widths = [leaving[-1] for part, below, leaving in found if part.has_parameters(below)]
     return tuple(widths[:-1])
+
+
+def refuse_random_passes(net: Layer, what: str) -> None:
+    """Refuse a network with `Dropout`, whose passes in training are random, where none is drawn."""
+    if _contains(net, Dropout):
+        raise ValueError(f"{what}, and the network has Dropout layers: take them out.")
+
+
+def _contains(net: Layer, kind: type[Layer]) -> bool:
+    found = [isinstance(net, kind)]
+    net.with_inner(lambda inner: (found.append(_contains(inner, kind)), inner)[1])
+    return any(found)
 
 
 def with_outputs(net: Layer, outputs: int, entering: Shape) -> Layer:
