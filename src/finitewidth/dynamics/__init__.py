@@ -13,10 +13,7 @@ from finitewidth.dynamics.catapult_relu import ReluCatapult, relu_catapult
 from finitewidth.dynamics.clocks import Clock, Flow, Steps
 from finitewidth.dynamics.importance_weights import ImportanceEffect, importance_effect
 from finitewidth.dynamics.kernel_descent import SpectralFilter, Spectrum, smoother, training_filter
-from finitewidth.dynamics.neuron_measures.fluctuations import (
-    MeanFieldFluctuations,
-    mean_field_fluctuations,
-)
+from finitewidth.dynamics.neuron_measures.fluctuations import MeanFieldFluctuations, mean_field_fluctuations
 from finitewidth.dynamics.neuron_measures.population import (
     NeuronPopulation,
     PopulationPath,
@@ -47,11 +44,7 @@ from finitewidth.dynamics.stochastic.diffusion import (
     step_density,
     two_step_share,
 )
-from finitewidth.dynamics.stochastic.label_noise import (
-    LabelNoisePath,
-    label_noise_path,
-    label_noise_penalty,
-)
+from finitewidth.dynamics.stochastic.label_noise import LabelNoisePath, label_noise_path, label_noise_penalty
 from finitewidth.dynamics.stochastic.least_squares import (
     LeastSquaresSteadyState,
     least_squares_steady_state,

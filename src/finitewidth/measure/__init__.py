@@ -6,10 +6,10 @@ Everything here takes a `Specimen`: a network at its weights, with data and a lo
 from typing import TYPE_CHECKING
 
 from finitewidth.lazy import exports
-
-# Functions that bear the name of their module: bound here, they are what the name means whoever came first.
 from finitewidth.measure.fluctuation_dissipation import fluctuation_dissipation
 from finitewidth.measure.gradient_noise import gradient_noise
+
+# Functions that bear the name of their module: bound here, they are what the name means whoever came first.
 from finitewidth.measure.influence import influence
 from finitewidth.measure.kappa import kappa
 from finitewidth.measure.laziness import laziness

@@ -21,9 +21,9 @@ _ORF_543 = {
     "10/31": "kernels",
     "11/2": "quadratic models",
     "11/7": "large steps in quadratic models",
-    "noise": "stochastic gradient descent",
     "11/9": "implicit bias",
     "11/14": "implicit bias, continued",
+    "11/16": "implicit bias of SGD",
     "11/28": "entropy and widths",
     "11/30": "path counting for ReLU networks",
     "12/5": "linear regions",
@@ -32,13 +32,9 @@ _ORF_543 = {
 
 
 def orf_543(lecture: str) -> str:
-    """A lecture of ORF 543 by its date; lecture 7, the one after it and the one on noise have none."""
+    """A lecture of ORF 543 by its date; the seventh lecture and the one after it have none."""
     title = _ORF_543[lecture]
-    number = {
-        "7": ", lecture 7",
-        "pathologies": ", the lecture after lecture 7",
-        "noise": ", a lecture without a date",
-    }.get(lecture)
+    number = {"7": ", lecture 7", "pathologies": ", the lecture after lecture 7"}.get(lecture)
     return f"ORF 543 lecture notes{number or f', lecture of {lecture}'}, {title}"
 
 

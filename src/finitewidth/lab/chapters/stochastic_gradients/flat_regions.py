@@ -240,7 +240,7 @@ CLAIMS = (
         follow this drift within 3 % of the way. Noise in the labels of a network that fits its points has
         alpha = sigma^2/b, and lowers the trace of its Hessian as gradient descent with the penalty
         -(alpha/2) log det(1 - eta Theta/(2m)) does, within a tenth of the fall.""",
-        source=f"{orf_543('noise')} (noisy labels are beyond it)",
+        source=f"{orf_543('11/16')} (noisy labels are beyond it)",
         quick=Drift(chains=4000, network_chains=64),
         full=Drift(chains=40_000, network_chains=256, network_steps=12_000),
         wrong={

@@ -25,7 +25,7 @@ from finitewidth.lab.framework import (
 from finitewidth.lab.instruments.linear_networks import random_generator
 from finitewidth.lab.instruments.noisy_steps import occupation, ring_occupation
 
-_LECTURE = orf_543("noise")
+_LECTURE = orf_543("11/16")
 # The wells exchange their walkers within about 120 steps.
 _BURN_IN = 1500
 

@@ -26,7 +26,7 @@ from finitewidth.lab.instruments.linear_networks import random_generator
 from finitewidth.lab.instruments.noisy_steps import bernoulli_descent, chain_covariance
 from finitewidth.measure import fluctuation_dissipation
 
-_LECTURE = orf_543("noise")
+_LECTURE = orf_543("11/16")
 
 
 @dataclass(frozen=True)
