@@ -84,7 +84,7 @@ class Entry:
             for number, branch in enumerate(found)
         ]
 
-    def affine(self) -> dict[str, float | None]:
+    def affine(self) -> dict[str, Any]:
         """C_b, C_W, lambda_b, lambda_W; rates that are absent are those of variance-one parameters.
 
         Parameters of variance one behind the factors $\\sqrt{C_b}$ and $\\sqrt{C_W/n}$, moved with rate one,
