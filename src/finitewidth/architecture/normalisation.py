@@ -110,6 +110,8 @@ class Normalisation(Layer):
 class LayerNorm(Normalisation):
     r"""$(z - \bar z)/\sqrt{\overline{(z-\bar z)^2}+\epsilon}$, means over the channels of one input."""
 
+    __init__ = Normalisation.__init__
+
     def normalised(self, x: Array) -> Array:
         return _divided(x - jnp.mean(x, axis=-1, keepdims=True), self.epsilon)
 
@@ -117,6 +119,8 @@ class LayerNorm(Normalisation):
 @word("RMSNorm")
 class RMSNorm(Normalisation):
     r"""$z/\sqrt{\overline{z^2}+\epsilon}$, the mean over the channels of one input."""
+
+    __init__ = Normalisation.__init__
 
     def normalised(self, x: Array) -> Array:
         return _divided(x, self.epsilon)

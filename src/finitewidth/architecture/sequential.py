@@ -229,8 +229,9 @@ def _with_critical_variances(layers: list[Layer]) -> list[Layer]:
 def _filled(layer: Layer, activation: Activation | None) -> Layer:
     """The layer, its weights without variances, and those of layers inside it, with the critical ones."""
     if isinstance(layer, AFFINE):
-        open_choice = layer.C_b is None and activation is not None
-        return layer.with_variances(*critical_variances(activation)) if open_choice else layer
+        if layer.C_b is not None or activation is None:
+            return layer
+        return layer.with_variances(*critical_variances(activation))
     return layer.with_inner(lambda inner: _filled(inner, activation))
 
 

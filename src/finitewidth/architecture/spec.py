@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from finitewidth.architecture.layer import Spec, as_sizes
+from finitewidth.architecture.layer import Spec, as_shape
 from finitewidth.architecture.parametrisation import Parametrisation
 from finitewidth.architecture.sequential import Sequential
 from finitewidth.architecture.vocabulary import Sizes, read_layers
@@ -61,9 +61,10 @@ def network(
             f"has no setting {', '.join(map(repr, unknown))}" if unknown else "needs layers, a list of layers"
         )
         raise ValueError(f"a network {what}. Known: {', '.join(_SETTINGS)}.")
-    width = table.get("width", _WIDTH) if width is None else width
-    n_out = table.get("n_out", 1) if n_out is None else n_out
-    sizes = Sizes(as_sizes("width", (width,))[0], as_sizes("n_out", (n_out,))[0])
+    sizes = Sizes(
+        as_shape("width", table.get("width", _WIDTH) if width is None else width)[0],
+        as_shape("n_out", table.get("n_out", 1) if n_out is None else n_out)[0],
+    )
     layers = read_layers(_with_outputs(table["layers"], sizes.n_out), "", sizes)
     chosen = table.get("parametrisation", "ntk") if parametrisation is None else parametrisation
     return Sequential(*layers, parametrisation=chosen)

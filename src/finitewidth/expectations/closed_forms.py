@@ -143,7 +143,9 @@ class Probit(ExactLaw):
 class Erf(Probit):
     """The error function."""
 
-    widening = 2.0
+    @property
+    def widening(self) -> float:
+        return 2.0
 
     def averages(self, a, b, k) -> Averages:
         t, square, root, inverse = self.widened(a, b, k)
@@ -153,7 +155,9 @@ class Erf(Probit):
 class Gelu(Probit):
     """z times the standard normal distribution function of z."""
 
-    widening = 1.0
+    @property
+    def widening(self) -> float:
+        return 1.0
 
     def averages(self, a, b, k) -> Averages:
         t, square, root, inverse = self.widened(a, b, k)

@@ -110,7 +110,7 @@ def phase_diagram(
     ['ordered', 'chaotic']
     """
     block = activation if isinstance(activation, Layer) else None
-    activation = _activation_of(block) if block is not None else as_activation(activation)
+    activation = _activation_of(activation) if isinstance(activation, Layer) else as_activation(activation)
     default_C_b, default_C_W = _default_axes(activation)
     C_W = default_C_W if C_W is None else np.asarray(as_numbers("C_W", C_W), dtype=float)
     C_b = default_C_b if C_b is None else np.asarray(as_numbers("C_b", C_b), dtype=float)

@@ -52,4 +52,4 @@ def _one_draw(
     rates = jax.tree.broadcast(net.learning_rates(x.shape[1:]), params)
     flat = lambda leaf: leaf.reshape(len(x), -1)
     parts = jax.tree.map(lambda rate, j: rate * flat(j) @ flat(j).T, rates, jacobian)
-    return {"nngp": nngp, "ntk": sum(jax.tree.leaves(parts))}
+    return {"nngp": nngp, "ntk": jnp.sum(jnp.stack(jax.tree.leaves(parts)), axis=0)}

@@ -1,7 +1,6 @@
 """What the rules of infinite width pass from layer to layer."""
 
 import functools
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,8 +71,8 @@ def outer(rows: Float[Array, " rows"], columns: Float[Array, " columns"]) -> Flo
 
 def weighted(weights: Sequence[float | Array], each: Sequence[Kernels]) -> Kernels:
     """Sums of kernels with weights, NNGP kernels and NTKs alike."""
-    total = lambda kernels: functools.reduce(operator.add, map(operator.mul, weights, kernels))
-    return Kernels(total([k.nngp for k in each]), total([k.ntk for k in each]))
+    scaled = [Kernels(w * k.nngp, w * k.ntk) for w, k in zip(weights, each, strict=True)]
+    return functools.reduce(lambda a, b: Kernels(a.nngp + b.nngp, a.ntk + b.ntk), scaled)
 
 
 def packed(kernels: Kernels) -> Complex[Array, "*shape"]:

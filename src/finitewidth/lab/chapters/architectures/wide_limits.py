@@ -48,11 +48,11 @@ def _residual(n: int, beta: float = 0.6) -> Layers:
     return _dense(n), plain, weighted, Activate("gelu")
 
 
-def _norm_before(n: int, norm: Layer) -> Layers:
+def _norm_before(n: int, norm: Layer, last: Layer) -> Layers:
     return (
         _dense(n, 0.2, 5.0),
         Residual(norm, _dense(n), Activate("gelu"), _dense(n)),
-        LayerNorm(None, 0.3),
+        last,
         Activate("gelu"),
     )
 
@@ -74,8 +74,8 @@ def _dropped(n: int, keep: float) -> Layers:
 NETWORKS: dict[str, tuple[Callable[[int], Layers], Callable[[int], Layers]]] = {
     "residual": (_residual, lambda n: _residual(n, beta=0.6**0.5)),
     "layer norm": (
-        lambda n: _norm_before(n, LayerNorm(0.5, 0.3)),
-        lambda n: _norm_before(n, Scale(1.0)),
+        lambda n: _norm_before(n, LayerNorm(0.5, 0.3), LayerNorm(None, 0.3)),
+        lambda n: _norm_before(n, Scale(1.0), Scale(1.0)),
     ),
     "layer norm behind neurons": (
         lambda n: _norm_behind(n, LayerNorm(0.5, 0.3)),
