@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 # Functions that bear the name of their module: bound here, they are what the name means whoever came first.
+from finitewidth.measure.coordinate_check import coordinate_check
 from finitewidth.measure.laziness import laziness
 from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from finitewidth.measure.checks import check_function_of_one_input
     from finitewidth.measure.class_structure import Attribution, ClassStructure, Factored, class_structure
     from finitewidth.measure.collapse import Collapse, collapse
+    from finitewidth.measure.coordinate_check import CoordinateCheck, coordinate_check
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
     from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
     from finitewidth.measure.layer_structure import (
