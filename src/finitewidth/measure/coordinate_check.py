@@ -1,12 +1,13 @@
 r"""The coordinate check: do activations and their changes in training keep their size when the width grows?
 
 At every site with preactivations z (points, positions, units) and after t steps of training: the size
-$\sqrt{\mathrm{Avg}\,z_t^2}$ and the change $\sqrt{\mathrm{Avg}\,(z_t-z_0)^2}$, at several widths. Fitted powers
-of the width say what a learning rate does when it moves to a wider network. A change that grows ends in
+$\sqrt{\mathrm{Avg}\,z_t^2}$ and the change $\sqrt{\mathrm{Avg}\,(z_t-z_0)^2}$, at several widths. Fitted
+powers of the width say what a learning rate does when it moves to a wider network. A change that grows ends in
 divergence, one that falls means features that no longer learn; with the maximal-update parametrisation
 neither happens.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -134,7 +135,7 @@ def coordinate_check(
     (('0', '2'), (2, 2, 2, 2))
     """
     widths = tuple(int(width) for width in widths)
-    if len(widths) < 2 or widths[0] < 1 or any(a >= b for a, b in zip(widths, widths[1:], strict=False)):
+    if len(widths) < 2 or widths[0] < 1 or any(a >= b for a, b in itertools.pairwise(widths)):
         raise ValueError(f"widths must be at least two rising whole numbers, got {widths}.")
     check_whole("steps", steps)
     check_whole("draws", draws, least=2)
