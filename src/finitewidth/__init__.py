@@ -19,7 +19,24 @@ from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
     from finitewidth.activations import ACTIVATION_NAMES, Activation
-    from finitewidth.architecture import MLP, Activate, Dense, Layer, Repeat, Sequential
+    from finitewidth.architecture import (
+        MLP,
+        Activate,
+        Concat,
+        Dense,
+        Dropout,
+        Layer,
+        LayerNorm,
+        Product,
+        Repeat,
+        Residual,
+        ResidualMLP,
+        RMSNorm,
+        Scale,
+        Sequential,
+        Sum,
+        network,
+    )
     from finitewidth.diagnosis import Diagnosis, diagnose
     from finitewidth.dynamics import DirectOptimization, GradientDescent, GradientFlow
     from finitewidth.dynamics.function_space import FunctionSpaceTraining, train_in_function_space

@@ -41,6 +41,13 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a positive number, got {value!r}.")
 
 
+def as_number(name: str, value: Any) -> float:
+    """One finite number as a plain one."""
+    if not (is_number(value) and math.isfinite(value)):
+        raise ValueError(f"{name} must be a finite number, got {value!r}.")
+    return float(value)
+
+
 def as_numbers(name: str, values: Any) -> Array:
     """An array of whole or real numbers."""
     if hasattr(values, "toarray"):

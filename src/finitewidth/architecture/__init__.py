@@ -1,26 +1,51 @@
 """The one description of a network that theory and real networks share: layers, and what they are made of."""
 
 from finitewidth.architecture.activate import Activate
-from finitewidth.architecture.dense import Affine, Dense, Hyperparameter, Hyperparameters
-from finitewidth.architecture.layer import Layer, Shape, Surroundings
+from finitewidth.architecture.concat import Concat
+from finitewidth.architecture.dense import AFFINE, Affine, Dense, Hyperparameter, Hyperparameters
+from finitewidth.architecture.dropout import Dropout
+from finitewidth.architecture.layer import Layer, Shape, Spec, Surroundings
 from finitewidth.architecture.mlp import MLP, Params
 from finitewidth.architecture.networks import activations, check_network, dense_stack
+from finitewidth.architecture.normalisation import LayerNorm, Normalisation, RMSNorm
+from finitewidth.architecture.product import Product
+from finitewidth.architecture.residual import Residual
+from finitewidth.architecture.residual_mlp import ResidualMLP
+from finitewidth.architecture.scale import Scale
 from finitewidth.architecture.sequential import Repeat, Sequential
+from finitewidth.architecture.spec import network
+from finitewidth.architecture.sums import Sum
+from finitewidth.architecture.vocabulary import Entry, word
 
 __all__ = [
+    "AFFINE",
     "MLP",
     "Activate",
     "Affine",
+    "Concat",
     "Dense",
+    "Dropout",
+    "Entry",
     "Hyperparameter",
     "Hyperparameters",
     "Layer",
+    "LayerNorm",
+    "Normalisation",
     "Params",
+    "Product",
+    "RMSNorm",
     "Repeat",
+    "Residual",
+    "ResidualMLP",
+    "Scale",
     "Sequential",
     "Shape",
+    "Spec",
+    "Sum",
     "Surroundings",
     "activations",
     "check_network",
     "dense_stack",
+    "network",
+    "word",
 ]

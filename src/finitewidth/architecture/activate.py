@@ -6,10 +6,12 @@ from jaxtyping import Array, PRNGKeyArray
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
+from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
 from finitewidth.arrays import Elementwise
 
 
+@word("Activation")
 class Activate(Layer):
     """An activation, given by its name, as an `Activation` or as any elementwise function."""
 
@@ -17,6 +19,18 @@ class Activate(Layer):
 
     def __init__(self, activation: str | Activation | Elementwise):
         self.activation = as_activation(activation)
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "Activate":
+        return cls(entry.text("name"))
+
+    def entry(self) -> dict[str, object]:
+        if not self.activation.built_in:
+            raise ValueError(
+                f"the activation {self.activation.name!r} is a function of your own; a spec holds built-in "
+                "activations only, by their names."
+            )
+        return {"layer": "Activation", "name": self.activation.name}
 
     def leaving(self, entering: Shape) -> Shape:
         return entering

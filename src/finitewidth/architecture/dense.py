@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place
+from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision, draw_weight
 from finitewidth.checks import as_precision, check_key
 
@@ -48,6 +49,10 @@ class Hyperparameters(NamedTuple):
         variance = self.C_W * parametrisation.weight_variance(place)
         return Affine((weight * jnp.sqrt(variance)).astype(dtype), (bias * jnp.sqrt(self.C_b)).astype(dtype))
 
+    def as_settings(self) -> dict[str, float]:
+        """As plain numbers."""
+        return {name: float(value) for name, value in self._asdict().items()}
+
     def rates(self, place: Place, parametrisation: Parametrisation, geometry: Geometry) -> Affine:
         """Rates of one layer; beyond gradient steps the square roots of lambda_W and lambda_b enter."""
         power = 1.0 if geometry == "gradient" else 0.5
@@ -55,6 +60,7 @@ class Hyperparameters(NamedTuple):
         return Affine(rates.weight * self.lambda_W**power, rates.bias * self.lambda_b**power)
 
 
+@word("Dense")
 class Dense(Layer):
     r"""A fully connected layer, $z_i = b_i + \sum_j W_{ij} s_j$ over the last axis of its inputs.
 
@@ -95,6 +101,20 @@ class Dense(Layer):
         self.lambda_W = as_hyperparameter("lambda_W", lambda_W, ())
         self.around = Surroundings()
 
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "Dense":
+        return cls(entry.value("width", entry.sizes.width), **entry.affine())
+
+    def entry(self) -> dict[str, Any]:
+        return {"layer": "Dense", "width": self.width, **self.hyperparameters.as_settings()}
+
+    def channels(self, entering: int | None) -> int:
+        return self.width
+
+    def with_variances(self, C_b: float, C_W: float) -> "Dense":
+        """The same layer with other variances."""
+        return replaced(self, C_b=as_hyperparameter("C_b", C_b, ()), C_W=as_hyperparameter("C_W", C_W, ()))
+
     def within(self, around: Surroundings) -> "Dense":
         return replaced(self, around=around)
 
@@ -131,6 +151,10 @@ class Dense(Layer):
     def _place(self, entering: Shape | int) -> Place:
         fan_in = as_shape("entering", entering)[-1]
         return Place(fan_in, self.width, self.around.width, self.around.first, self.around.last)
+
+
+# Layers that end in random weights and have variances to choose.
+AFFINE = (Dense,)
 
 
 def refuse_one_of_two(C_b: Hyperparameter | None, C_W: Hyperparameter | None) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +19,8 @@ from finitewidth.checks import is_number
 from finitewidth.saving import save
 
 Shape = tuple[int, ...]
+# A list of layers, each a table of settings.
+Spec = Sequence[dict[str, Any]]
 AnyLayer = TypeVar("AnyLayer", bound="Layer")
 
 
@@ -65,6 +67,30 @@ class Layer(eqx.Module):
     @abstractmethod
     def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> PyTree:
         """A tree of numbers that `jax.tree.broadcast` fits to the parameters: the learning-rate tensor."""
+
+    def training_pass(self, params: PyTree, x: Array, key: PRNGKeyArray) -> Array:
+        """Outputs of a network in training, where layers may draw at random; the same as `apply` for most."""
+        return self.apply(params, x)
+
+    def channels(self, entering: int | None) -> int | None:
+        """Channels that leave for this many that enter; None where that is not known."""
+        return None if entering is None else self.leaving((entering,))[-1]
+
+    def with_inner(self: AnyLayer, change: "Callable[[Layer], Layer]") -> AnyLayer:
+        """The same layer with `change` applied to each layer directly inside it."""
+        return self
+
+    def entry(self) -> dict[str, Any]:
+        """This layer as plain data: its word under "layer", and its settings."""
+        raise TypeError(
+            f"a {type(self).__name__} has no word in a spec: give the class `entry` and `from_entry` and "
+            "register it with finitewidth.architecture.word."
+        )
+
+    @property
+    def spec(self) -> list[dict[str, Any]]:
+        """This network as plain data, which `finitewidth.network` reads."""
+        return [self.entry()]
 
     def within(self, around: Surroundings) -> "Layer":
         """This layer as part of a network; only layers whose variances or rates scale with width differ."""

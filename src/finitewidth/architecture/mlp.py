@@ -1,6 +1,7 @@
 """The multilayer perceptron: a stack of dense layers with one activation between them."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -118,6 +119,13 @@ class MLP(Layer):
 
     def leaving(self, entering: Shape) -> Shape:
         return (*entering[:-1], self.n_out)
+
+    def channels(self, entering: int | None) -> int:
+        return self.n_out
+
+    @property
+    def spec(self) -> list[dict[str, Any]]:
+        return [entry for part in self.parts() for entry in part.spec]
 
     def parts(self) -> list[Layer]:
         """Dense layers with the activation between each two."""

@@ -1,5 +1,8 @@
 """Layers one after the other, and one layer many times."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import equinox as eqx
 import jax
 from jax import lax
@@ -8,9 +11,10 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.critical_point import critical_variances
-from finitewidth.architecture.dense import Dense
+from finitewidth.architecture.dense import AFFINE
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, as_parametrisation
+from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
 
 
@@ -41,21 +45,40 @@ class Sequential(Layer):
     def __init__(self, *layers: Layer, parametrisation: str | Parametrisation = "ntk"):
         if not layers:
             raise ValueError("Sequential needs at least one layer.")
-        flat: list[Layer] = []
         for number, layer in enumerate(layers):
             if not isinstance(layer, Layer):
                 raise TypeError(f"Sequential takes layers; argument {number} is {layer!r}.")
-            flat += layer.layers if isinstance(layer, Sequential) else [layer]
-        self.layers = tuple(_with_critical_variances(flat))
+        self.layers = tuple(_with_critical_variances(self.flat(layers)))
         self.around = Surroundings(as_parametrisation(parametrisation))
+
+    @staticmethod
+    def flat(layers: Iterable[Layer]) -> list[Layer]:
+        """The layers, those of a `Sequential` among them one by one."""
+        return [
+            inner
+            for layer in layers
+            for inner in (layer.layers if isinstance(layer, Sequential) else (layer,))
+        ]
 
     @property
     def parametrisation(self) -> Parametrisation:
         """How variances and rates scale with width."""
         return self.around.parametrisation
 
+    @property
+    def spec(self) -> list[dict[str, Any]]:
+        return [entry for layer in self.layers for entry in layer.spec]
+
     def within(self, around: Surroundings) -> "Sequential":
         return replaced(self, around=around)
+
+    def with_inner(self, change: Callable[[Layer], Layer]) -> "Sequential":
+        return replaced(self, layers=tuple(change(layer) for layer in self.layers))
+
+    def channels(self, entering: int | None) -> int | None:
+        for layer in self.layers:
+            entering = layer.channels(entering)
+        return entering
 
     def parts(self) -> list[Layer]:
         return [part for layer in self.layers for part in layer.parts()]
@@ -75,12 +98,23 @@ class Sequential(Layer):
         )
 
     def apply(self, params: tuple[PyTree, ...], x: Array) -> Array:
-        if not isinstance(params, tuple | list) or len(params) != len(self.layers):
-            count = f"{len(params)} entries" if isinstance(params, tuple | list) else type(params).__name__
-            raise ValueError(f"params has {count}; this network has {len(self.layers)} layers.")
+        self._check_count(params)
         for layer, own in zip(self.layers, params, strict=True):
             x = layer.apply(own, x)
         return x
+
+    def training_pass(self, params: tuple[PyTree, ...], x: Array, key: PRNGKeyArray) -> Array:
+        self._check_count(params)
+        for layer, own, drawn in zip(
+            self.layers, params, jax.random.split(key, len(self.layers)), strict=True
+        ):
+            x = layer.training_pass(own, x, drawn)
+        return x
+
+    def _check_count(self, params: tuple[PyTree, ...]) -> None:
+        if not isinstance(params, tuple | list) or len(params) != len(self.layers):
+            count = f"{len(params)} entries" if isinstance(params, tuple | list) else type(params).__name__
+            raise ValueError(f"params has {count}; this network has {len(self.layers)} layers.")
 
     def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> tuple[PyTree, ...]:
         placed, shapes = self._placed(as_shape("entering", entering))
@@ -110,6 +144,7 @@ class Sequential(Layer):
         return [layer.within(edge) for layer, edge in zip(self.layers, edges, strict=True)], shapes
 
 
+@word("Repeat")
 class Repeat(Layer):
     """One layer many times over, each time with parameters of its own.
 
@@ -125,6 +160,19 @@ class Repeat(Layer):
             raise TypeError(f"Repeat takes a layer, got {layer!r}.")
         self.layer = layer
         (self.times,) = as_shape("times", times)
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "Repeat":
+        return cls(Sequential(*entry.layers("body")), entry.value("times"))
+
+    def entry(self) -> dict[str, Any]:
+        return {"layer": "Repeat", "times": self.times, "body": self.layer.spec}
+
+    def with_inner(self, change: Callable[[Layer], Layer]) -> "Repeat":
+        return replaced(self, layer=change(self.layer))
+
+    def channels(self, entering: int | None) -> int | None:
+        return self.layer.channels(entering)
 
     def parts(self) -> list[Layer]:
         return self.layer.parts() * self.times
@@ -145,6 +193,12 @@ class Repeat(Layer):
 
     def apply(self, params: PyTree, x: Array) -> Array:
         return lax.scan(lambda x, own: (self.layer.apply(own, x), None), x, params, length=self.times)[0]
+
+    def training_pass(self, params: PyTree, x: Array, key: PRNGKeyArray) -> Array:
+        def step(x: Array, own: tuple[PyTree, PRNGKeyArray]) -> tuple[Array, None]:
+            return self.layer.training_pass(own[0], x, own[1]), None
+
+        return lax.scan(step, x, (params, jax.random.split(key, self.times)))[0]
 
     def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> PyTree:
         return self.layer.learning_rates(entering, geometry)
@@ -168,20 +222,17 @@ def _with_critical_variances(layers: list[Layer]) -> list[Layer]:
 
 
 def _filled(layer: Layer, activation: Activation | None) -> Layer:
-    if isinstance(layer, Repeat):
-        return replaced(layer, layer=_filled(layer.layer, activation))
-    if not isinstance(layer, Dense) or layer.C_b is not None or activation is None:
-        return layer
-    C_b, C_W = critical_variances(activation)
-    return Dense(layer.width, C_b, C_W, layer.lambda_b, layer.lambda_W)
+    """The layer, its weights without variances, and those of layers inside it, with the critical ones."""
+    if isinstance(layer, AFFINE):
+        open_choice = layer.C_b is None and activation is not None
+        return layer.with_variances(*critical_variances(activation)) if open_choice else layer
+    return layer.with_inner(lambda inner: _filled(inner, activation))
 
 
 def activation_of(layer: Layer) -> Activation | None:
     """The last activation within a layer, if there is any."""
     if isinstance(layer, Activate):
         return layer.activation
-    if isinstance(layer, Repeat):
-        return activation_of(layer.layer)
-    if isinstance(layer, Sequential):
-        return next((a for a in map(activation_of, reversed(layer.layers)) if a is not None), None)
-    return None
+    found: list[Activation | None] = []
+    layer.with_inner(lambda inner: (found.append(activation_of(inner)), inner)[1])
+    return next((a for a in reversed(found) if a is not None), None)

@@ -9,6 +9,7 @@ from finitewidth.architecture import Layer
 from finitewidth.architecture.networks import check_network, input_biases, parametrisation_of
 from finitewidth.architecture.parametrisation import NTK, Standard
 from finitewidth.checks import as_numbers
+from finitewidth.statistics.rules import check_limit
 
 ArrayLike = np.ndarray | Array | list
 
@@ -23,6 +24,7 @@ def check_described(net: Layer) -> None:
     check_network(net)
     parametrisation = parametrisation_of(net)
     if isinstance(parametrisation, NTK):
+        check_limit(net)
         return
     instead = (
         "the same network is parametrisation='ntk' with every lambda_W times the inputs of its layer"

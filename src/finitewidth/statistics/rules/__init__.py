@@ -10,11 +10,24 @@ A layer of your own gets its rule by
     @rules.own.register(MyLayer)
     @rules.cross.register(MyLayer)
 
-Features are trees of arrays whose first axis counts the inputs.
+Features are trees of arrays whose first axis counts the inputs. A layer that makes Gaussian channels, or
+turns them into others, says so by `rules.channels.register`.
 """
 
-from finitewidth.statistics.rules import activate, dense, mlp, repeat, sequential
+from finitewidth.statistics.rules import (
+    activate,
+    branches,
+    dense,
+    dropout,
+    mlp,
+    normalisation,
+    repeat,
+    residual,
+    scale,
+    sequential,
+)
+from finitewidth.statistics.rules.channels import Channels, channels, check_limit
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 
-__all__ = ["Kernels", "PairLaws", "cross", "own"]
+__all__ = ["Channels", "Kernels", "PairLaws", "channels", "check_limit", "cross", "own"]

@@ -1,5 +1,8 @@
 """What the rules of infinite width pass from layer to layer."""
 
+import functools
+import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -28,6 +31,17 @@ class PairLaws(eqx.Module):
         if activation in self.activations:
             return self.laws[self.activations.index(activation)]
         return activation.law()
+
+
+def outer(rows: Float[Array, " rows"], columns: Float[Array, " columns"]) -> Float[Array, "rows columns"]:
+    """Products of a number of each row input and a number of each column input."""
+    return rows[:, None] * columns[None, :]
+
+
+def weighted(weights: Sequence[float | Array], each: Sequence[Kernels]) -> Kernels:
+    """Sums of kernels with weights, NNGP kernels and NTKs alike."""
+    total = lambda kernels: functools.reduce(operator.add, map(operator.mul, weights, kernels))
+    return Kernels(total([k.nngp for k in each]), total([k.ntk for k in each]))
 
 
 def packed(kernels: Kernels) -> Complex[Array, "*shape"]:

@@ -1,0 +1,151 @@
+"""Kernels of residual, normalised, convolutional and attention networks, side by side with neural-tangents.
+
+`python benchmarks/architectures.py` installs the peer, lets both programs compute the same networks in turns, and
+prints a table. Both get the networks as the same plain data. Times are CPU seconds of the whole process, which other
+programs on the machine hardly change, and seconds on the clock beside them.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import machine
+import numpy as np
+from peers import peer_python
+from turns import Contestant, Timing, show_seconds
+
+
+class Job(NamedTuple):
+    """One network and its inputs; `shape` is that of one input."""
+
+    name: str
+    points: int
+    shape: tuple
+    spec: list
+    goal: float
+
+
+def dense(C_W=1.0, C_b=0.0):
+    return {"layer": "Dense", "C_W": C_W, "C_b": C_b}
+
+
+def activation(name):
+    return {"layer": "Activation", "name": name}
+
+
+def residual(beta, *body):
+    return {"layer": "Residual", "alpha": 1.0, "beta": beta, "body": list(body), "shortcut": []}
+
+
+def repeated(times, *body):
+    return {"layer": "Repeat", "times": times, "body": list(body)}
+
+
+def residual_mlp(name, blocks, norm=False):
+    """A dense layer, residual blocks with branches of 1/sqrt(blocks), and a readout."""
+    before = [{"layer": "LayerNorm"}] if norm else []
+    block = residual(blocks**-0.5, *before, activation(name), dense(2.0))
+    return [dense(), repeated(blocks, block), activation(name), dense()]
+
+
+JOBS = [
+    Job("residual MLP, ReLU, 20 blocks", 1000, (32,), residual_mlp("relu", 20), 25),
+    Job("residual MLP, GELU, 20 blocks", 1000, (32,), residual_mlp("gelu", 20), 15),
+    Job("residual MLP, GELU, 20 blocks, pre-norm", 1000, (32,), residual_mlp("gelu", 20, norm=True), 15),
+]
+
+
+class Row(NamedTuple):
+    """One comparison; CPU seconds, clock seconds and the seconds of the first call."""
+
+    job: Job
+    ours: Timing
+    theirs: Timing
+    ours_clock: Timing
+    theirs_clock: Timing
+    first: tuple
+    apart: float
+
+
+def compare(ours, theirs, job, folder, turns):
+    """Let both run one job in turns."""
+    path = Path(folder) / "inputs.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(job.points, *job.shape)))
+    both = (ours, theirs)
+    for contestant in both:
+        contestant.ask("prepare", spec=job.spec, x=str(path))
+    first = tuple(contestant.ask("run")["clock"] for contestant in both)
+    runs = [[contestant.ask("run") for contestant in both] for _ in range(turns)]
+    cpu = [Timing(tuple(run[i]["cpu"] for run in runs)) for i in (0, 1)]
+    clock = [Timing(tuple(run[i]["clock"] for run in runs)) for i in (0, 1)]
+    row = Row(job, *cpu, *clock, first, apart(ours, theirs, folder))
+    print(f"{job.name}: {cpu[1].median / cpu[0].median:,.1f}x", file=sys.stderr, flush=True)
+    return row
+
+
+def apart(ours, theirs, folder):
+    """Largest difference of both kernels in units of their largest entry."""
+    found = []
+    for contestant in (ours, theirs):
+        path = str(Path(folder) / "result.npz")
+        contestant.ask("save", path=path)
+        with np.load(path) as arrays:
+            found.append([arrays["nngp"], arrays["ntk"]])
+    return max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(*found, strict=True))
+
+
+def table(rows):
+    """The comparison in Markdown."""
+    lines = [
+        "| network (float64) | points | finitewidth | neural-tangents | ratio of CPU | of fastest | on the clock "
+        "| goal | first call | differ by |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ratio = row.theirs.median / row.ours.median
+        fastest = row.theirs.fastest / row.ours.fastest
+        clock = statistics.median(row.theirs_clock.seconds) / statistics.median(row.ours_clock.seconds)
+        verdict = "met" if ratio >= row.job.goal else "missed"
+        calls = " / ".join(map(show_seconds, row.first))
+        cells = (
+            row.job.name, row.job.points, row.ours, row.theirs, f"{ratio:.1f}x",
+            f"{fastest:.1f}x", f"{clock:.1f}x", f"{row.job.goal}x {verdict}", calls, f"{row.apart:.0e}",
+        )  # fmt: skip
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=7, help="turns of each contestant")
+    parser.add_argument("--only", default="", help="jobs whose name contains this")
+    options = parser.parse_args()
+    jobs = [job for job in JOBS if options.only in job.name]
+    if not jobs:
+        parser.error(f"no job is called {options.only!r}; there are {', '.join(job.name for job in JOBS)}")
+    python = peer_python("neural-tangents")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Contestant(sys.executable, "own_architectures.py") as ours,
+        Contestant(python, "peer_architectures.py") as theirs,
+    ):
+        versions = [ours.ask("versions"), theirs.ask("versions")]
+        rows = [compare(ours, theirs, job, folder, options.turns) for job in jobs]
+    used = "; against ".join(", ".join(f"{k} {v}" for k, v in side.items()) for side in versions)
+    lines = [
+        f"{datetime.date.today()}, {machine.description()}, Python {platform.python_version()}; {used}.",
+        f"Load average {os.getloadavg()[1]:.1f}. Times are medians (fastest to slowest) in CPU seconds.",
+        "",
+        *table(rows),
+    ]
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
