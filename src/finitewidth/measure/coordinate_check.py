@@ -2,8 +2,8 @@ r"""The coordinate check: do activations and their changes in training keep thei
 
 At every site with preactivations z (points, positions, units) and after t steps of training: the size
 $\sqrt{\mathrm{Avg}\,z_t^2}$ and the change $\sqrt{\mathrm{Avg}\,(z_t-z_0)^2}$, at several widths. Fitted
-powers of the width say what a learning rate does when it moves to a wider network. A change that grows ends in
-divergence, one that falls means features that no longer learn; with the maximal-update parametrisation
+powers of the width say what a learning rate does when it moves to a wider network. A change that grows ends
+in divergence, one that falls means features that no longer learn; with the maximal-update parametrisation
 neither happens.
 """
 
