@@ -1,8 +1,8 @@
 """Is the advice for residual networks true? A deep pre-norm network on digits, with it and without.
 
-`python benchmarks/tuned_residual.py` trains 100 blocks by full-batch gradient descent: with the initialisation, the
-branch scale and the rates of `tune_residual` at multiples of the predicted largest step, and PyTorch's default
-network (branches of scale one, one rate for everything) at many learning rates. Several networks of each.
+`python benchmarks/tuned_residual.py` trains 100 blocks by full-batch gradient descent: with initialisation,
+branch scale and rates of `tune_residual` at multiples of the predicted largest step, and PyTorch's default
+network (branches of scale one, one rate for everything) at many learning rates.
 """
 
 import argparse

@@ -30,7 +30,7 @@ def test_kernels_are_those_of_infinite_width():
 
 
 def test_a_linear_network_with_one_block_by_hand():
-    """f = w.(alpha + beta W) z: Phi has relative variance 2/n from z and 4 alpha^2 beta^2 + 2 beta^4 from W."""
+    """f = w.(alpha + beta W) z: |z|^2 varies by 2/n, and W adds 4 alpha^2 beta^2 + 2 beta^4."""
     alpha, beta = 0.8, 0.6
     net = fw.ResidualMLP(1, 50, "linear", alpha=alpha, beta=beta, C_b=0.0, C_W=1.0)
     t = fw.corrections(net, [[1.0]])
@@ -60,7 +60,7 @@ def test_the_rule_averages_kinked_functions_of_two_numbers():
 
 def test_what_is_not_known_is_refused_in_one_sentence():
     net = fw.ResidualMLP(2, 8, "tanh")
-    with pytest.raises(ValueError, match="x has 2 points; .* known for one input at a time"):
+    with pytest.raises(ValueError, match=r"x has 2 points; .* known for one input at a time"):
         fw.corrections(net, np.eye(2))
     with pytest.raises(ValueError, match="known for dense layers with an activation between each two"):
         fw.corrections(fw.ResidualMLP(2, 8, "tanh", norm=fw.LayerNorm()), np.ones((1, 2)))

@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from finitewidth.measure.coordinate_check import CoordinateCheck
 from finitewidth.report import style
@@ -31,6 +32,7 @@ def coordinate_figure(check: CoordinateCheck, title: str = "Coordinate check") -
                     color=color, label=label,
                 )  # fmt: skip
             axes.set(xscale="log", yscale="log", xlabel="width", title=name)
+            axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xticks(check.widths, [str(width) for width in check.widths])
             axes.legend(fontsize=7.5)
         all_axes[0].set_ylabel("root mean square")

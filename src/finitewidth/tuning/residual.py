@@ -1,7 +1,7 @@
 r"""Advice for residual networks: branch scale, initialisation, largest step and rates by parameter group.
 
-A branch $b+W\sigma(\cdot)$ in front of the factor $\beta$ multiplies squared gradients by $1+\beta^2C_Wh$ and adds
-$\beta^2(C_b+C_Wg)$ to the variance. With $\beta=1$ that is exponential growth, linear growth behind a norm;
+A branch $b+W\sigma(\cdot)$ behind the factor $\beta$ multiplies squared gradients by $1+\beta^2C_Wh$ and
+adds $\beta^2(C_b+C_Wg)$ to the variance. With $\beta=1$ that is exponential growth, linear behind a norm;
 with $\beta=1/\sqrt L$ for L blocks signal, gradients, NTK and fluctuations of order 1/width stay of order one
 at every depth.
 """
@@ -240,7 +240,7 @@ def block_signals(
     variances: tuple[float, float],
     square: float,
 ) -> BlockSignals:
-    """Variance of the stream at every block, and squared gradients, for an input that enters with `square`."""
+    """Variance of the stream at every block, and squared gradients; `square` is the variance at the start."""
     C_b, C_W = variances
     at_one = layer_response(activation, jnp.ones(()))
     K, chi = [square], []
