@@ -83,7 +83,7 @@ class CoordinateCheck(NamedTuple):
             )
         return (
             f"stable in width: after {steps} steps no change has a power of the width beyond {_FLAT} "
-            f"(they are {range_of(self.sites).strip('()')}). A learning rate carries over from width to width."
+            f"(they are {range_of(self.sites).strip('()')}). A learning rate carries over to other widths."
         )
 
     def _where(self, holds: Callable[[float, float], bool]) -> tuple[str, ...]:

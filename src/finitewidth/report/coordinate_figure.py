@@ -34,6 +34,6 @@ def coordinate_figure(check: CoordinateCheck, title: str = "Coordinate check") -
             axes.set(xscale="log", yscale="log", xlabel="width", title=name)
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xticks(check.widths, [str(width) for width in check.widths])
-            axes.legend(fontsize=7.5)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=8)
         all_axes[0].set_ylabel("root mean square")
     return figure

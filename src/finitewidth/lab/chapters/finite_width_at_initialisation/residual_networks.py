@@ -17,6 +17,7 @@ from finitewidth.lab.framework import (
     compare_each,
     jackknife,
 )
+from finitewidth.lab.framework.wrong import scaled
 from finitewidth.lab.instruments.network_draws import input_of_size
 from finitewidth.lab.instruments.residual_networks import residual_draws
 from finitewidth.statistics.corrections import corrections
