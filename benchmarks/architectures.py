@@ -1,8 +1,8 @@
 """Kernels of residual, normalised, convolutional and attention networks, side by side with neural-tangents.
 
-`python benchmarks/architectures.py` installs the peer, lets both programs compute the same networks in turns, and
-prints a table. Both get the networks as the same plain data. Times are CPU seconds of the whole process, which other
-programs on the machine hardly change, and seconds on the clock beside them.
+`python benchmarks/architectures.py` installs the peer, lets both programs compute the same networks in turns,
+and prints a table. Both get the networks as the same plain data. Times are CPU seconds of the whole process,
+which other programs on the machine hardly change, and seconds on the clock beside them.
 """
 
 import argparse
@@ -103,8 +103,8 @@ def apart(ours, theirs, folder):
 def table(rows):
     """The comparison in Markdown."""
     lines = [
-        "| network (float64) | points | finitewidth | neural-tangents | ratio of CPU | of fastest | on the clock "
-        "| goal | first call | differ by |",
+        "| network (float64) | points | finitewidth | neural-tangents | ratio of CPU | of fastest "
+        "| on the clock | goal | first call | differ by |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -1,6 +1,7 @@
 """The side of neural-tangents in the comparison of architectures; runs in its own environment."""
 
 import time
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from peer_kernels import versions
 from turns import serve
 
 jax.config.update("jax_enable_x64", True)
+warnings.filterwarnings("ignore", message="`FanIn` layers assume")
 _CHANNELS = 64
 job = {}
 

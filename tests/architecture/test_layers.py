@@ -131,7 +131,7 @@ def test_a_saved_network_comes_back_bit_by_bit(tmp_path):
         ),
         (lambda: fw.Dense("a"), r"width must hold positive whole numbers, got \('a',\)"),
         (lambda: fw.Dense(True), r"width must hold positive whole numbers, got \(True,\)"),
-        (lambda: fw.trajectory(fw.Activate("relu"), [[1.0]]), "no layer with parameters"),
+        (lambda: fw.trajectory(fw.Scale(2.0), [[1.0]]), "no layer with parameters"),
         (lambda: fw.Dense(0), r"width must hold positive whole numbers, got \(0,\)"),
         (lambda: fw.Dense(4, C_W=1.0), "C_W was given without C_b"),
         (lambda: fw.Dense(4, (0.1, 0.2), 1.0), r"C_b has shape \(2,\); give one number"),

@@ -91,8 +91,9 @@ class Branches(Layer):
 
 def as_layer(name: str, number: int, branch: Layer | Sequence[Layer]) -> Layer:
     """A branch as one layer; an empty one is the identity."""
-    if isinstance(branch, Layer):
-        return branch
-    if not isinstance(branch, list | tuple):
+    if not isinstance(branch, Layer | list | tuple):
         raise TypeError(f"{name} takes layers or lists of layers; branch {number} is {branch!r}.")
-    return Sequential(*branch) if branch else Scale(1.0)
+    layers = Sequential.flat([branch] if isinstance(branch, Layer) else branch)
+    if len(layers) == 1:
+        return layers[0]
+    return Sequential(*layers) if layers else Scale(1.0)

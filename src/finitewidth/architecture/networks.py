@@ -12,6 +12,7 @@ from jaxtyping import Array
 from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.dense import Dense, Hyperparameters
+from finitewidth.architecture.dropout import Dropout
 from finitewidth.architecture.layer import Layer, Shape, replaced
 from finitewidth.architecture.mlp import MLP
 from finitewidth.architecture.parametrisation import NTK, Parametrisation
@@ -65,6 +66,18 @@ def hidden_widths(net: Layer, entering: Shape) -> tuple[int, ...]:
     found = layer_shapes(net, entering)
     widths = [leaving[-1] for part, below, leaving in found if part.has_parameters(below)]
     return tuple(widths[:-1])
+
+
+def refuse_random_passes(net: Layer, what: str) -> None:
+    """Refuse a network with `Dropout`, whose passes in training are random, where none is drawn."""
+    if _contains(net, Dropout):
+        raise ValueError(f"{what}, and the network has Dropout layers: take them out.")
+
+
+def _contains(net: Layer, kind: type[Layer]) -> bool:
+    found = [isinstance(net, kind)]
+    net.with_inner(lambda inner: (found.append(_contains(inner, kind)), inner)[1])
+    return any(found)
 
 
 def with_outputs(net: Layer, outputs: int, entering: Shape) -> Layer:

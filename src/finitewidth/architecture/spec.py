@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from finitewidth.architecture.layer import Layer, Spec, as_sizes
+from finitewidth.architecture.layer import Spec, as_sizes
 from finitewidth.architecture.parametrisation import Parametrisation
 from finitewidth.architecture.sequential import Sequential
 from finitewidth.architecture.vocabulary import Sizes, read_layers
@@ -53,7 +53,7 @@ def network(
     ['Dense', 'Residual', 'LayerNorm', 'Dense']
     """
     if isinstance(spec, str | os.PathLike):
-        spec = read_table(spec)
+        spec = read_spec(spec)
     table: Mapping[str, Any] = spec if isinstance(spec, Mapping) else {"layers": spec}
     unknown = [key for key in table if key not in _SETTINGS]
     if unknown or "layers" not in table:
@@ -77,7 +77,7 @@ def _with_outputs(spec: Any, n_out: int) -> Any:
     return [*spec[:-1], {**last, "width": n_out}]
 
 
-def read_table(path: str | os.PathLike) -> Mapping[str, Any]:
+def read_spec(path: str | os.PathLike) -> Mapping[str, Any]:
     """The table that a TOML or JSON file holds; a JSON file may hold the list of layers alone."""
     place = Path(path)
     if place.suffix not in (".toml", ".json"):
@@ -89,9 +89,3 @@ def read_table(path: str | os.PathLike) -> Mapping[str, Any]:
     except ValueError as error:
         raise ValueError(f"{place} cannot be read: {error}.") from None
     return read if isinstance(read, Mapping) else {"layers": read}
-
-
-def spec_table(net: Layer) -> dict[str, Any]:
-    """The network as a table that `network` reads, its parametrisation included."""
-    parametrisation = net.parametrisation.name if isinstance(net, Sequential) else "ntk"
-    return {"parametrisation": parametrisation, "layers": net.spec}

@@ -154,6 +154,10 @@ WeightVariance = Annotated[
     float | None, number("--C-W", "Weight variance times fan-in; critical by default.")
 ]
 Hidden = Annotated[str, typer.Option("--hidden", help="Hidden layers: 128x3 (three of 128) or 128,64.")]
+Network = Annotated[
+    Path | None,
+    path("--network", "A TOML or JSON file with a network's layers, instead of --hidden and --activation."),
+]
 Seed = Annotated[int, whole_number("--seed", "Seed for the split and the networks.", 0, LARGEST_SEED)]
 Force = Annotated[bool, typer.Option("--force", help="Replace the results of another run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finitewidth.expectations.angles import angle
+from finitewidth.expectations.angles import angle, arcsine
 from finitewidth.expectations.laws import Averages, ExactLaw
 
 
@@ -92,28 +92,75 @@ class Elementary(ExactLaw):
         return self.averages(rows[:, None], columns[None, :], k)
 
 
-class Erf(Elementary):
+class Widened(NamedTuple):
+    r"""Variance of a preactivation, and $(1+cq)^{-1/2}$: adding a Gaussian to it widens its variance."""
+
+    variance: Float[Array, "*n"]
+    inverse: Float[Array, "*n"]
+
+
+class Pair(NamedTuple):
+    r"""Correlation t of two widened preactivations, $1-t^2$, its root, and the product of both inverses."""
+
+    t: Float[Array, "*s"]
+    square: Float[Array, "*s"]
+    root: Float[Array, "*s"]
+    inverse: Float[Array, "*s"]
+
+
+class Probit(ExactLaw):
+    """A law made of normal distribution functions, which average over one more Gaussian of variance 1/c."""
+
+    @property
+    @abstractmethod
+    def widening(self) -> float:
+        """The constant c."""
+
+    @abstractmethod
+    def averages(self, a: Widened, b: Widened, k: Float[Array, "*s"]) -> Averages:
+        """Averages for two inputs with covariance k."""
+
+    def moments(self, q):
+        own = self.features(q)
+        return self.averages(own, own, q)
+
+    def features(self, q):
+        return Widened(q, 1 / jnp.sqrt(1 + self.widening * q))
+
+    def pair(self, rows, columns, k):
+        row = Widened(*(a[:, None] for a in rows))
+        column = Widened(*(a[None, :] for a in columns))
+        return self.averages(row, column, k)
+
+    def widened(self, a: Widened, b: Widened, k: Float[Array, "*s"]) -> Pair:
+        """What both averages are made of."""
+        c, inverse, scale = self.widening, a.inverse * b.inverse, a.variance * b.variance
+        # (1 + c q_a)(1 + c q_b) - c^2 k^2, written so that nothing cancels for parallel inputs.
+        square = (1 + c * a.variance + c * b.variance + c**2 * (scale - k**2)) * inverse**2
+        return Pair(c * k * inverse, square, jnp.sqrt(square), inverse)
+
+
+class Erf(Probit):
     """The error function."""
 
-    def averages(self, q_a, q_b, k) -> Averages:
-        # (1 + 2 q_a)(1 + 2 q_b) - 4 k^2, written so that nothing cancels for parallel inputs.
-        root = jnp.sqrt(1 + 2 * q_a + 2 * q_b + 4 * (q_a * q_b - k**2))
-        return Averages(2 / math.pi * jnp.arctan2(2 * k, root), 4 / math.pi / root)
+    widening = 2.0
+
+    def averages(self, a, b, k) -> Averages:
+        t, square, root, inverse = self.widened(a, b, k)
+        return Averages(2 / math.pi * arcsine(t, square), 4 / math.pi * inverse / root)
 
 
-class Gelu(Elementary):
+class Gelu(Probit):
     """z times the standard normal distribution function of z."""
 
-    def averages(self, q_a, q_b, k) -> Averages:
-        total = (1 + q_a) * (1 + q_b)
-        determinant = 1 + q_a + q_b + (q_a * q_b - k**2)
-        root = jnp.sqrt(determinant)
-        both_positive = 0.25 + jnp.arctan2(k, root) / (2 * math.pi)
-        value = k * both_positive + (q_a * q_b * root + k**2 / root) / (2 * math.pi * total)
-        slope = both_positive + (k / root) * (1 + (2 - q_a * q_b + k**2 / determinant) / total) / (
-            2 * math.pi
-        )
-        return Averages(value, slope)
+    widening = 1.0
+
+    def averages(self, a, b, k) -> Averages:
+        t, square, root, inverse = self.widened(a, b, k)
+        both_positive, ratio, scale = math.pi / 2 + arcsine(t, square), t / root, a.variance * b.variance
+        value = k * both_positive + inverse * (scale * root + t * ratio)
+        slope = both_positive + ratio * (1 + inverse**2 * (2 - scale + ratio**2))
+        return Averages(value / (2 * math.pi), slope / (2 * math.pi))
 
 
 class Sinusoid(Elementary):

@@ -12,10 +12,11 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from finitewidth.architecture import Layer
+from finitewidth.architecture.networks import refuse_random_passes
 from finitewidth.arrays import as_matrix
 from finitewidth.checks import check_key, check_whole
 from finitewidth.networks.losses import Loss, as_labels, as_loss, refuse_several_losses
-from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments
+from finitewidth.networks.models import Apply, Inputs, Model, Network, as_model, as_points, check_arguments
 from finitewidth.networks.observables import Observable, Record, as_observables
 from finitewidth.networks.optimizers import Optimizer, Schedule, as_optimizer
 from finitewidth.networks.tangent_kernel import empirical_ntk
@@ -161,6 +162,8 @@ def as_task(
 ) -> tuple[Task, PRNGKeyArray]:
     """The training task that these arguments describe, and the key that draws its batches."""
     model, loss = as_model(apply_or_net), as_loss(loss)
+    if isinstance(model, Network):
+        refuse_random_passes(model.layer, "training draws no masks")
     x = as_points("x", x, model)
     check_arguments(model, params, x)
     outputs = jax.eval_shape(model, params, x)

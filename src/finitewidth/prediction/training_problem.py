@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer
+from finitewidth.architecture.networks import refuse_random_passes
 from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate, warn_of_few_rows
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
@@ -53,6 +54,7 @@ class TrainingProblem(eqx.Module):
     @classmethod
     def of(cls, net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike) -> "TrainingProblem":
         """Check the data and compute the kernels."""
+        _refuse_masks(net)
         x_train = as_inputs("x_train", x_train, net)
         x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
         if x_train.shape[1] != x_test.shape[1]:
@@ -66,6 +68,7 @@ class TrainingProblem(eqx.Module):
     @classmethod
     def on_training_points(cls, net: Layer, x: ArrayLike, y: ArrayLike) -> "TrainingProblem":
         """A problem with its training points as test points, whose kernels are computed once."""
+        _refuse_masks(net)
         x, every = jnp.asarray(x), kernels(net, x)
         return cls(net, x, jnp.asarray(y), x, ProblemKernels(every, every, every))
 
@@ -122,3 +125,8 @@ class TrainingProblem(eqx.Module):
                 f"{which} is singular: training points {pair[0]} and {pair[1]} are equal. "
                 f"Remove one, or pass {remedy} > 0, say {suggested_ridge(kernel):.1g}."
             )
+
+
+def _refuse_masks(net: Layer) -> None:
+    if isinstance(net, Layer):
+        refuse_random_passes(net, "the law of networks trained with masks drawn in every step is not known")

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from finitewidth.architecture import MLP
 from finitewidth.report import parts
 from finitewidth.report import prediction_figures as figures
 from finitewidth.study.scores import ClassificationScores, RegressionScores
 from finitewidth.study.study import Study
-from finitewidth.study.words import describe, grouped_columns, network_words, training_words
+from finitewidth.study.words import describe, grouped_columns, layer_words, network_words, training_words
 
 
 class Section(NamedTuple):
@@ -194,18 +195,27 @@ def _columns(study: Study) -> str:
     )
 
 
+def _network_settings(study: Study) -> dict[str, str]:
+    net = study.net
+    if not isinstance(net, MLP):
+        return {"layers": layer_words(net)}
+    return {
+        "hidden widths": ", ".join(map(str, net.hidden)),
+        "activation": net.activation.name,
+        "C_b, C_W": f"{np.asarray(net.C_b)[0]:.5g}, {np.asarray(net.C_W)[0]:.5g}"
+        + (" (critical)" if study.choices.C_b is None else ""),
+    }
+
+
 def _settings(study: Study) -> str:
-    net, data = study.net, study.data
+    data = study.data
     steps = study.algorithm.steps
     ridge = f"{study.ridge:.4g}" + (", chosen on the training rows" if study.ridge_chosen else "")
     chosen = ", chosen on the training rows" if study.stop_chosen else ""
     rows = {
         "data": f"{data.name}, {len(data.x_train):,} training rows, {len(data.x_test):,} test rows",
         "inputs": ", ".join(data.features[:12]) + (" ..." if len(data.features) > 12 else ""),
-        "hidden widths": ", ".join(map(str, net.hidden)),
-        "activation": net.activation.name,
-        "C_b, C_W": f"{np.asarray(net.C_b)[0]:.5g}, {np.asarray(net.C_W)[0]:.5g}"
-        + (" (critical)" if study.choices.C_b is None else ""),
+        **_network_settings(study),
         "eta": f"{study.algorithm.eta:.4g} (stable below {study.largest_eta:.4g})",
         "steps": "to the end" if math.isinf(steps) else f"{steps:,}{chosen}",
         "ridge": ridge,

@@ -5,7 +5,7 @@ between two inputs (and a back-propagated gradient, squared) by $\chi_\perp$. Of
 or grow exponentially; at criticality they approach one and everything is a power of depth.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
-from finitewidth.architecture import Hyperparameter
+from finitewidth.architecture import Hyperparameter, Layer
 from finitewidth.architecture.critical_point import (
     CriticalPoint,
     UniversalityClass,
@@ -24,6 +24,7 @@ from finitewidth.architecture.critical_point import (
 )
 from finitewidth.arrays import Elementwise
 from finitewidth.checks import as_numbers
+from finitewidth.statistics.block_response import BlockCriticality, block_criticality, block_response
 
 
 class Susceptibilities(NamedTuple):
@@ -60,9 +61,12 @@ class Criticality(eqx.Module):
 
 
 def susceptibilities(
-    activation: str | Activation | Elementwise, K: Hyperparameter, C_W: Hyperparameter
+    activation: str | Activation | Elementwise | Layer, K: Hyperparameter, C_W: Hyperparameter | None = None
 ) -> Susceptibilities:
     r"""$\chi_\parallel = C_W\,d\langle\sigma^2\rangle/dK$ and $\chi_\perp = C_W\langle\sigma'^2\rangle$.
+
+    Of a layer or a block, such as a `Residual`, the derivatives of its kernels by those that enter. It has
+    variances of its own, so C_W is left out.
 
     Examples
     --------
@@ -70,6 +74,12 @@ def susceptibilities(
     >>> [round(float(chi), 6) for chi in fw.susceptibilities("tanh", K=0.1, C_W=1.0)]
     [0.716049, 0.849207]
     """
+    if isinstance(activation, Layer):
+        if C_W is not None:
+            raise ValueError(f"C_W = {C_W} was given beside a block of layers, which has its own.")
+        return Susceptibilities(*block_response(activation, _positive("K", K))[1:])
+    if C_W is None:
+        raise ValueError("susceptibilities of an activation need C_W.")
     K, C_W = (_positive(name, value) for name, value in (("K", K), ("C_W", C_W)))
     response = layer_response(as_activation(activation), K)
     return Susceptibilities(C_W * response.g_prime, C_W * response.h)
@@ -85,8 +95,19 @@ def _positive(name: str, value: Hyperparameter) -> Float[Array, "*n"]:
     return array
 
 
-def criticality(activation: str | Activation | Elementwise) -> Criticality:
-    """Critical initialisation, fixed point, universality class and depth exponents.
+@overload
+def criticality(activation: Layer) -> BlockCriticality: ...
+
+
+@overload
+def criticality(activation: str | Activation | Elementwise) -> Criticality: ...
+
+
+def criticality(activation: str | Activation | Elementwise | Layer) -> "Criticality | BlockCriticality":
+    """Critical initialisation, fixed point, universality class and depth exponents of an activation.
+
+    Of a block of layers, such as a `Residual` or a `Repeat` of them: its susceptibilities, what many blocks
+    do to variance and gradients, and the bias variance and branch scale that are recommended.
 
     Examples
     --------
@@ -97,6 +118,8 @@ def criticality(activation: str | Activation | Elementwise) -> Criticality:
     >>> round(point.exponents.amplitude, 6)      # K ~ 1 / (2 depth)
     0.5
     """
+    if isinstance(activation, Layer):
+        return block_criticality(activation)
     activation = as_activation(activation)
     point = critical_point(activation)
     return Criticality(*point[:4], exponents=_exponents(activation, point), reason=point.reason)

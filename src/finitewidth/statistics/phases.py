@@ -8,18 +8,27 @@ different (chaotic); memory of the input is lost over $\xi = 1/|\log\chi|$ layer
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jax import lax
+from jaxtyping import Array, Float
 from scipy.interpolate import CubicSpline
 
 from finitewidth.activations import Activation, as_activation
+from finitewidth.architecture import AFFINE, Layer, Repeat, activations
 from finitewidth.architecture.critical_point import critical_point, layer_response
+from finitewidth.architecture.layer import replaced
 from finitewidth.checks import as_numbers, is_number
+from finitewidth.statistics.block_response import BlockResponse, check_block, response_at
+from finitewidth.statistics.kernels import default_laws
+from finitewidth.statistics.rules import PairLaws
 
 _SMALLEST, _LARGEST = 1e-12, 1e8
 _CRITICAL_BAND = 1e-6
 _CRITICAL_RATE = 1e-10
+# Variances at which the flow of a block is known, halvings of the interval between two, and its rounding.
+_GRID, _HALVINGS, _ROUNDING = 256, 50, 1e-13
 
 
 class PhaseDiagram(eqx.Module):
@@ -79,7 +88,7 @@ def correlation_lengths(activation: str | Activation, C_b: float, C_W: float) ->
 
 
 def phase_diagram(
-    activation: str | Activation,
+    activation: str | Activation | Layer,
     C_W: Float[np.ndarray, " weights"] | None = None,
     C_b: Float[np.ndarray, " biases"] | None = None,
 ) -> PhaseDiagram:
@@ -88,7 +97,7 @@ def phase_diagram(
     Parameters
     ----------
     activation
-        Name or `Activation`.
+        Name or `Activation`; or a block of layers, all of whose weights then get the variances of the map.
     C_W, C_b
         Values along the axes; by default a grid around the critical point, or around the variances
         at which gradients are preserved when there is none.
@@ -100,7 +109,8 @@ def phase_diagram(
     >>> diagram.phase[0].tolist()
     ['ordered', 'chaotic']
     """
-    activation = as_activation(activation)
+    block = activation if isinstance(activation, Layer) else None
+    activation = _activation_of(block) if block is not None else as_activation(activation)
     default_C_b, default_C_W = _default_axes(activation)
     C_W = default_C_W if C_W is None else np.asarray(as_numbers("C_W", C_W), dtype=float)
     C_b = default_C_b if C_b is None else np.asarray(as_numbers("C_b", C_b), dtype=float)
@@ -108,11 +118,72 @@ def phase_diagram(
         raise ValueError(f"C_W and C_b must be one-dimensional grids, got shapes {C_W.shape}, {C_b.shape}.")
     _check_variances(float(C_b.min()), float(C_W.min()))
     biases, weights = np.meshgrid(C_b, C_W, indexing="ij")
+    if block is not None:
+        return PhaseDiagram(activation, C_b, C_W, *_block_phases(block, biases, weights))
     K_star = _fixed_points(activation, biases, weights, 1.0)
     response = layer_response(activation, jnp.asarray(np.clip(K_star, _SMALLEST, _LARGEST)))
     return PhaseDiagram(
         activation, C_b, C_W, K_star, weights * np.asarray(response.g_prime), weights * np.asarray(response.h)
     )
+
+
+def _activation_of(block: Layer) -> Activation:
+    found = activations(block)
+    if not found:
+        raise ValueError("a block without an activation has no phase diagram: it is linear.")
+    return found[0]
+
+
+def _block_phases(block: Layer, C_b: np.ndarray, C_W: np.ndarray) -> list[np.ndarray]:
+    """Fixed points and both susceptibilities of a block for every pair of variances of its weights."""
+    if isinstance(block, Repeat):
+        block = block.layer
+    check_block(block)
+    K, *chi = _fixed_responses(block, default_laws(block), jnp.asarray(C_b.ravel()), jnp.asarray(C_W.ravel()))
+    K_star = np.asarray(K)
+    K_star = np.where(K_star > 0.9 * _LARGEST, np.inf, np.where(K_star < 1.1 * _SMALLEST, 0.0, K_star))
+    return [np.asarray(a).reshape(C_b.shape) for a in (K_star, *chi)]
+
+
+@eqx.filter_jit
+def _fixed_responses(block: Layer, laws: PairLaws, C_b: Array, C_W: Array) -> BlockResponse:
+    """Fixed point, as the variance, and susceptibilities for every pair of variances of the weights."""
+    log_grid = jnp.linspace(np.log(_SMALLEST), np.log(_LARGEST), _GRID)
+    index, start = jnp.arange(_GRID), jnp.argmin(jnp.abs(log_grid))
+
+    def at(C_b: Array, C_W: Array) -> BlockResponse:
+        placed = _with_variances(block, C_b, C_W)
+
+        def growth(log_K: Array) -> Array:
+            """Relative change of the variance in one block; changes of the size of rounding count as none."""
+            K = jnp.exp(log_K)
+            change = response_at(placed, laws, K).variance / K - 1
+            return jnp.where(jnp.abs(change) < _ROUNDING, 0.0, change)
+
+        change = jax.vmap(growth)(log_grid)
+        up = change[start] > 0
+        # The first place where the variance stops on its way up, or down, from one.
+        above = jnp.min(jnp.where((change <= 0) & (index > start), index, _GRID - 1))
+        below = jnp.max(jnp.where((change >= 0) & (index < start), index, 0))
+        low, high = jnp.where(up, above - 1, below), jnp.where(up, above, below + 1)
+
+        def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bracket
+            middle = (low + high) / 2
+            grows = growth(middle) > 0
+            return jnp.where(grows, middle, low), jnp.where(grows, high, middle)
+
+        low, high = lax.fori_loop(0, _HALVINGS, halve, (log_grid[low], log_grid[high]))
+        K = jnp.exp(jnp.where(change[start] == 0, log_grid[start], (low + high) / 2))
+        return response_at(placed, laws, K)._replace(variance=K)
+
+    return jax.vmap(at)(C_b, C_W)
+
+
+def _with_variances(block: Layer, C_b: Array, C_W: Array) -> Layer:
+    if isinstance(block, AFFINE):
+        return replaced(block, C_b=C_b, C_W=C_W)
+    return block.with_inner(lambda inner: _with_variances(inner, C_b, C_W))
 
 
 def _lengths(chi: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, dense_stack
+from finitewidth.architecture.networks import is_dense_stack
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.prediction.distribution import TrainedDistribution
@@ -54,10 +55,11 @@ def shown_law(
     announce: Callable[[str], None],
 ) -> ShownLaw:
     """The trained distribution; sampling reports how far it has come."""
-    net, points = problem.net, len(problem.x_train) + len(problem.x_test)
-    assert isinstance(net, MLP)
     asked = order in (1, "1/2")
+    if order == "auto" and not is_dense_stack(problem.net):
+        order = 0
     if order == "auto":
+        net, points = dense_stack(problem.net), len(problem.x_train) + len(problem.x_test)
         seconds = estimated_seconds(net, points)
         smooth = is_smooth(net.activation.function) and min(net.hidden, default=0) > 1
         order = 1 if smooth and seconds <= _LONGEST_SECONDS else 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from finitewidth.architecture import MLP, Layer
 from finitewidth.study.directory import PREDICTIONS, REPORT, SUMMARY, replace_files
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
@@ -71,15 +72,7 @@ def summary(study: Study) -> dict[str, Any]:
             "columns": [note._asdict() for note in data.columns],
             "notes": list(data.notes),
         },
-        "network": {
-            "hidden": list(net.hidden),
-            "activation": net.activation.name,
-            "outputs": net.n_out,
-            **{
-                name: np.asarray(getattr(net, name)).tolist()
-                for name in ("C_b", "C_W", "lambda_b", "lambda_W")
-            },
-        },
+        "network": _network(net, data.y_train.shape[1]),
         "training": {
             "algorithm": "gradient descent, half the sum of squared errors",
             "eta": study.algorithm.eta,
@@ -102,6 +95,17 @@ def summary(study: Study) -> dict[str, Any]:
         "other methods": [baseline._asdict() for baseline in study.baselines],
         "verification": None if study.verification is None else _verification(study.verification),
         "seed": study.choices.seed,
+    }
+
+
+def _network(net: Layer, outputs: int) -> dict[str, Any]:
+    if not isinstance(net, MLP):
+        return {"layers": net.spec, "outputs": outputs}
+    return {
+        "hidden": list(net.hidden),
+        "activation": net.activation.name,
+        "outputs": outputs,
+        **{name: values.tolist() for name, values in net.hyperparameters._asdict().items()},
     }
 
 

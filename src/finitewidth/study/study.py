@@ -2,8 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import MLP, Layer, network
+from finitewidth.architecture.networks import with_outputs
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.distribution import TrainedDistribution
@@ -39,7 +40,8 @@ class Choices(NamedTuple):
 
     `stop="auto"` stops training where training rows that were left out are predicted best, and takes no ridge
     unless one is given. `order="auto"` adds the correction in 1/width where it takes less than half a minute.
-    `compare` also fits other methods to the same rows.
+    `compare` also fits other methods to the same rows. `network`, a table that `finitewidth.network` reads,
+    takes the place of `hidden`, `activation` and the variances; its last layer gets the outputs it needs.
     """
 
     hidden: tuple[int, ...]
@@ -56,6 +58,13 @@ class Choices(NamedTuple):
     most_samples: int = 300_000
     seed: int = 0
     compare: bool = True
+    network: Mapping[str, Any] | None = None
+
+    def net(self, inputs: int, outputs: int) -> Layer:
+        """The network for so many inputs and outputs."""
+        if self.network is None:
+            return MLP(self.hidden, self.activation, self.C_b, self.C_W, n_out=outputs)
+        return with_outputs(network(self.network, n_out=outputs), outputs, (inputs,))
 
 
 class Alignment(NamedTuple):
@@ -94,7 +103,7 @@ class Study(NamedTuple):
     """
 
     data: Prepared
-    net: MLP
+    net: Layer
     choices: Choices
     algorithm: GradientDescent
     ridge: float
@@ -173,8 +182,7 @@ def run_study(
 
 
 def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> Study:
-    out = data.y_train.shape[1]
-    net = MLP(choices.hidden, choices.activation, choices.C_b, choices.C_W, n_out=out)
+    net = choices.net(data.x_train.shape[1], data.y_train.shape[1])
     announce("kernels")
     problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test)
     asked = GradientDescent(choices.eta, choices.steps)

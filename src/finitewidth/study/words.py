@@ -1,9 +1,11 @@
 """A study in plain words."""
 
+import itertools
 import math
 
 import numpy as np
 
+from finitewidth.architecture import MLP, Layer, dense_stack
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.study.baselines import Baseline
 from finitewidth.study.preparation import Prepared, listed
@@ -26,11 +28,21 @@ def describe(study: Study) -> list[str]:
 
 def network_words(study: Study) -> str:
     """The network, as one says it."""
+    if not isinstance(study.net, MLP):
+        return f"network ({layer_words(study.net)})"
     hidden = study.net.hidden
     layers = "one hidden layer" if len(hidden) == 1 else f"{len(hidden)} hidden layers"
     equal = len(set(hidden)) == 1
     width = f"{hidden[0]} units" if equal else f"{', '.join(map(str, hidden))} units"
     return f"{study.net.activation.name} network with {layers} of {width}"
+
+
+def layer_words(net: Layer) -> str:
+    """The layers of a network in a row, equal neighbours counted: "Dense, 16 x Residual, Dense"."""
+    runs = [
+        (name, len(list(same))) for name, same in itertools.groupby(type(p).__name__ for p in net.parts())
+    ]
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in runs)
 
 
 def training_words(study: Study) -> str:
@@ -52,7 +64,9 @@ def _task(study: Study) -> str:
     columns = "column" if len(data.features) == 1 else "columns"
     width = "infinitely wide networks"
     if study.law.correction is not None:
-        width = f"networks of width {study.net.hidden[-1]}, to first order in {study.small_number}"
+        width = (
+            f"networks of width {dense_stack(study.net).hidden[-1]}, to first order in {study.small_number}"
+        )
     return (
         f"The question was: what does a {network_words(study)} say about {what} after it has learnt "
         f"{len(data.x_train):,} rows of {data.name} ({len(data.features)} input {columns}) by "

@@ -10,6 +10,7 @@ from finitewidth.cli import options
 from finitewidth.cli.console import note, output, say
 from finitewidth.study.directory import REPORT, check_directory
 
+_HIDDEN, _ACTIVATION = "128x3", "tanh"
 _ORDERS: dict[str, Literal[0, 1, "1/2", "auto"]] = {"auto": "auto", "0": 0, "1": 1, "1/2": "1/2"}
 
 
@@ -27,8 +28,9 @@ def predict(
         str | None, typer.Option(help="Rows to predict, without the target; all other rows are learnt.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    hidden: options.Hidden = "128x3",
-    activation: options.Activation = "tanh",
+    hidden: options.Hidden = _HIDDEN,
+    activation: options.Activation = _ACTIVATION,
+    network: options.Network = None,
     eta: Annotated[
         str, typer.Option(help="Step of gradient descent; auto is half the largest stable.")
     ] = "auto",
@@ -88,6 +90,11 @@ def predict(
     """Predict the distribution of trained networks on a table of data, and check it on real ones."""
     widths = options.parse_hidden(hidden)
     options.check_variances(bias_variance, weight_variance)
+    if network is not None and (hidden, activation, weight_variance) != (_HIDDEN, _ACTIVATION, None):
+        raise ValueError(
+            "give --network, a file that describes every layer, or --hidden, --activation, --C-b and --C-W; "
+            "not both."
+        )
     rate, pull = options.auto_or_number("--eta", eta), options.auto_or_number("--ridge", ridge, zero=True)
     length, trained = options.steps_or_infinity(steps), options.networks(verify)
     if stop == "auto" and not math.isinf(length):
@@ -96,6 +103,7 @@ def predict(
     check_directory(directory, force)
     if test is not None and new is not None:
         raise ValueError("give --test, rows with known targets, or --new, rows to predict; not both.")
+    from finitewidth.architecture.spec import read_spec
     from finitewidth.cli.study_table import columns_table, study_table, watched_study
     from finitewidth.data.built_in_tables import COMMON_SCALE
     from finitewidth.data.memory import rows_in_memory
@@ -105,6 +113,7 @@ def predict(
     from finitewidth.study.preparation import Options, prepare
     from finitewidth.study.study import Choices
 
+    described = None if network is None else read_spec(network)
     table = read_table(data)
     chosen_scale = ("common" if table.name in COMMON_SCALE else "column") if scale == "auto" else scale
     how = Options(target, task, chosen_scale, train, seed, rows_in_memory())
@@ -127,6 +136,7 @@ def predict(
         most_steps=most_steps,
         most_samples=most_samples,
         seed=seed,
+        network=described,
     )
     study = watched_study(prepared, choices)
     write_study(study, directory, report_page(study))

@@ -9,6 +9,7 @@ CHAPTERS = {
     "the_wide_limit": "The wide limit",
     "criticality": "Criticality",
     "depth": "Depth",
+    "architectures": "Architectures",
     "linear_regions": "Linear regions",
     "training": "Training",
     "widths_and_learning_rates": "Widths and learning rates",

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from finitewidth.architecture import MLP, Layer
+from finitewidth.architecture import MLP, Layer, network
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import DirectOptimization, check_algorithm
 from finitewidth.prediction.data import as_targets, warn_of_few_rows
@@ -32,12 +32,15 @@ class _WideNetwork(BaseEstimator):
     activation: Any
     C_b: Any
     C_W: Any
+    net: Any
 
     @abstractmethod
     def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         """The law of networks that have seen these inputs and outputs, of the classes `index` if not None."""
 
     def _network(self) -> Layer:
+        if self.net is not None:
+            return self.net if isinstance(self.net, Layer) else network(self.net)
         if not (isinstance(self.depth, int | np.integer) and self.depth >= 1):
             raise ValueError(f"depth must be a whole number of affine layers, 1 or more, got {self.depth!r}.")
         rates = {name: value for name, value in self.get_params().items() if name.startswith("lambda_")}
@@ -177,7 +180,9 @@ class _Trained(_WideNetwork):
 
     algorithm: Any = None
 
-    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, lambda_b=1.0, lambda_W=1.0, ridge=1e-6):
+    def __init__(
+        self, depth=3, activation="relu", C_b=0.1, C_W=2.0, lambda_b=1.0, lambda_W=1.0, ridge=1e-6, net=None
+    ):
         self.depth = depth
         self.activation = activation
         self.C_b = C_b
@@ -185,6 +190,7 @@ class _Trained(_WideNetwork):
         self.lambda_b = lambda_b
         self.lambda_W = lambda_W
         self.ridge = ridge
+        self.net = net
 
     def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
@@ -213,6 +219,9 @@ class NTKRegressor(_Regressor, _Trained):
         out in turn, are predicted best (none if `algorithm` stops before the end).
     algorithm
         `GradientDescent`, `GradientFlow` or `DirectOptimization`; None trains to the end.
+    net
+        A network of layers, or plain data that `finitewidth.network` reads, in place of all settings of the
+        network above.
 
     Attributes
     ----------
@@ -239,8 +248,9 @@ class NTKRegressor(_Regressor, _Trained):
         lambda_W=1.0,
         ridge=1e-6,
         algorithm=None,
+        net=None,
     ):
-        super().__init__(depth, activation, C_b, C_W, lambda_b, lambda_W, ridge)
+        super().__init__(depth, activation, C_b, C_W, lambda_b, lambda_W, ridge, net)
         self.algorithm = algorithm
 
 
@@ -249,7 +259,7 @@ class NTKClassifier(_Classifier, _Trained):
 
     Parameters
     ----------
-    depth, activation, C_b, C_W, lambda_b, lambda_W, ridge
+    depth, activation, C_b, C_W, lambda_b, lambda_W, ridge, net
         As in `NTKRegressor`.
     """
 
@@ -257,12 +267,13 @@ class NTKClassifier(_Classifier, _Trained):
 class _Conditioned(_WideNetwork):
     """Random networks conditioned on the labels."""
 
-    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3):
+    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3, net=None):
         self.depth = depth
         self.activation = activation
         self.C_b = C_b
         self.C_W = C_W
         self.noise = noise
+        self.net = net
 
     def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         law = Posterior.of(net, X, y, _strength("noise", self.noise), index)
@@ -275,7 +286,7 @@ class NNGPRegressor(_Regressor, _Conditioned):
 
     Parameters
     ----------
-    depth, activation, C_b, C_W
+    depth, activation, C_b, C_W, net
         The prior, as in `NTKRegressor`.
     noise
         Variance of the observation noise; "auto" takes the one under which training points, each left out in
@@ -288,6 +299,6 @@ class NNGPClassifier(_Classifier, _Conditioned):
 
     Parameters
     ----------
-    depth, activation, C_b, C_W, noise
+    depth, activation, C_b, C_W, noise, net
         As in `NNGPRegressor`.
     """

@@ -19,6 +19,7 @@ from finitewidth.architecture import (
     Product,
     Repeat,
     Residual,
+    RMSNorm,
     Sequential,
     Sum,
 )
@@ -36,11 +37,14 @@ class Channels(NamedTuple):
         Whether they are Gaussian with mean zero and independent of each other.
     independent
         Whether random weights stand between them and the point where the branches part, or the inputs.
+    gained
+        Whether a trained gain acts on them: what it adds to the NTK of a channel then depends on the channel.
     """
 
     source: str
     gaussian: bool
     independent: bool
+    gained: bool = False
 
 
 INPUTS = Channels("the inputs", gaussian=False, independent=False)
@@ -73,6 +77,11 @@ def _(layer: Activate, entering: Channels) -> Channels:
             f"Activate({layer.activation.name!r}) stands behind {entering.source}, whose channels are not "
             "Gaussian at infinite width: its kernels are known behind Dense layers, sums and norms of them."
         )
+    if entering.gained:
+        raise ValueError(
+            f"Activate({layer.activation.name!r}) stands behind a norm with a gain: what a gain adds to the "
+            "NTK is known in front of random weights; put a Dense layer between them, or leave the gain out."
+        )
     return Channels("Activate", gaussian=False, independent=entering.independent)
 
 
@@ -84,12 +93,18 @@ def _(layer: LayerNorm, entering: Channels) -> Channels:
             "kernels are known right behind an Activate, and behind Dense layers, sums and norms of them; "
             "RMSNorm has kernels everywhere."
         )
-    return entering._replace(source="LayerNorm")
+    return entering._replace(source="LayerNorm", gained=entering.gained or layer.lambda_g is not None)
+
+
+@channels.register
+def _(layer: RMSNorm, entering: Channels) -> Channels:
+    return entering._replace(source="RMSNorm", gained=entering.gained or layer.lambda_g is not None)
 
 
 @channels.register
 def _(layer: NormalisedNeurons, entering: Channels) -> Channels:
-    return channels(layer.neurons, entering)._replace(source="LayerNorm")
+    behind = channels(layer.neurons, entering)
+    return behind._replace(source="LayerNorm", gained=layer.norm.lambda_g is not None)
 
 
 @channels.register
@@ -160,4 +175,5 @@ def _added(name: str, found: list[Channels]) -> Channels:
             f"weights, such as a Dense layer; here two of them end in {unfit[0]} and {unfit[1]}."
         )
     everything = all(branch.gaussian for branch in found)
-    return Channels(name, everything, all(branch.independent for branch in found))
+    gained = any(branch.gained for branch in found)
+    return Channels(name, everything, all(branch.independent for branch in found), gained)

@@ -2,7 +2,8 @@ r"""Norms: $K\mapsto K/(r_1r_2)$ and $\Theta\mapsto\Theta/(r_1r_2)$ with $r^2=K_
 
 The norm's own derivative is of order 1/width and drops out. A LayerNorm behind neurons also subtracts their
 mean $m=\langle\sigma\rangle$: $K\mapsto(\langle\sigma_1\sigma_2\rangle-m_1m_2)/(d_1d_2)$ with
-$d^2=\langle\sigma^2\rangle-m^2+\epsilon$. A gain and a shift add $\lambda_gK+\lambda_s$ to the NTK above it.
+$d^2=\langle\sigma^2\rangle-m^2+\epsilon$. A gain and a shift add $\lambda_gK+\lambda_s$ to the NTK of
+what random weights above read.
 """
 
 from typing import NamedTuple

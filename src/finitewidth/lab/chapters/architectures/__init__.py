@@ -1,0 +1,1 @@
+"""Residual, normalised, convolutional and attention networks."""
