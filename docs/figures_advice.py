@@ -1,4 +1,4 @@
-"""Draws the pictures of the guide pages on residual networks and the coordinate check: python docs/figures_advice.py"""
+"""Pictures of residual networks and of the coordinate check: python docs/figures_advice.py"""
 
 from pathlib import Path
 
