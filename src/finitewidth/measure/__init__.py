@@ -9,7 +9,11 @@ from finitewidth.lazy import exports
 
 # Functions that bear the name of their module: bound here, they are what the name means whoever came first.
 from finitewidth.measure.coordinate_check import coordinate_check
+from finitewidth.measure.influence import influence
+from finitewidth.measure.kappa import kappa
 from finitewidth.measure.laziness import laziness
+from finitewidth.measure.leave_one_out import leave_one_out
+from finitewidth.measure.margins import margins
 from finitewidth.measure.signals import signals
 from finitewidth.measure.specimen import specimen
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from finitewidth.measure.coordinate_check import CoordinateCheck, coordinate_check
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
     from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
+    from finitewidth.measure.influence import Influence, influence
+    from finitewidth.measure.kappa import Kappa, homogeneous_degree, kappa
     from finitewidth.measure.layer_structure import (
         ErrorStructure,
         FeatureStructure,
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
         feature_structure,
     )
     from finitewidth.measure.laziness import FeatureChange, Laziness, laziness
+    from finitewidth.measure.leave_one_out import LeaveOneOut, fit_to_the_end, leave_one_out
+    from finitewidth.measure.margins import Margins, margins
     from finitewidth.measure.operators import (
         SymmetricOperator,
         empirical_fisher,
