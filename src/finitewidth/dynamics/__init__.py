@@ -11,6 +11,7 @@ from finitewidth.dynamics.catapult import CatapultPath, CatapultPhases, OnePoint
 from finitewidth.dynamics.catapult_quadratic import QuadraticPhases, quadratic_phases
 from finitewidth.dynamics.catapult_relu import ReluCatapult, relu_catapult
 from finitewidth.dynamics.clocks import Clock, Flow, Steps
+from finitewidth.dynamics.function_space import FunctionSpaceTraining, train_in_function_space
 from finitewidth.dynamics.importance_weights import ImportanceEffect, importance_effect
 from finitewidth.dynamics.kernel_descent import SpectralFilter, Spectrum, smoother, training_filter
 from finitewidth.dynamics.neuron_measures.fluctuations import MeanFieldFluctuations, mean_field_fluctuations
@@ -63,16 +64,17 @@ from finitewidth.dynamics.stochastic.valleys import entropic_drift, valley_drift
 
 __all__ = [
     "BatchFactors", "CatapultPath", "CatapultPhases", "Clock", "DirectOptimization", "Flow",
-    "GradientDescent", "GradientFlow", "ImportanceEffect", "LabelNoisePath", "LeastSquaresSteadyState",
-    "LineDensity", "MeanFieldFluctuations", "MinimisingMovement", "NeuronPopulation", "NoisyDescent",
-    "OnePointNetwork", "Phase", "PopulationPath", "QuadraticPhases", "ReluCatapult", "RidgeFit",
-    "SpectralAlgorithm", "SpectralFilter", "Spectrum", "SteepestStep", "Steps", "Transport",
-    "balance_change", "batch_covariance", "batch_factors", "best_schedule", "check_algorithm",
+    "FunctionSpaceTraining", "GradientDescent", "GradientFlow", "ImportanceEffect", "LabelNoisePath",
+    "LeastSquaresSteadyState", "LineDensity", "MeanFieldFluctuations", "MinimisingMovement",
+    "NeuronPopulation", "NoisyDescent", "OnePointNetwork", "Phase", "PopulationPath", "QuadraticPhases",
+    "ReluCatapult", "RidgeFit", "SpectralAlgorithm", "SpectralFilter", "Spectrum", "SteepestStep", "Steps",
+    "Transport", "balance_change", "batch_covariance", "batch_factors", "best_schedule", "check_algorithm",
     "entropic_drift", "equivariant_rates", "importance_effect", "infinite_population", "ito_density",
     "label_noise_path", "label_noise_penalty", "late_variance", "least_squares_steady_state",
     "mean_field_fluctuations", "minimising_movement", "neuron_population", "newton_schulz_steps",
     "newton_schulz_values", "noise_bound", "noisy_descent", "pass_covariance", "potential_curvature",
     "quadratic_phases", "relu_catapult", "ridge_regression", "ring_walk", "sampled_population",
-    "sgd_step_limit", "smoother", "steady_covariance", "steepest_step", "step_density", "training_filter",
-    "two_step_share", "valley_drift", "valley_variance", "variance_floor", "wasserstein",
+    "sgd_step_limit", "smoother", "steady_covariance", "steepest_step", "step_density",
+    "train_in_function_space", "training_filter", "two_step_share", "valley_drift", "valley_variance",
+    "variance_floor", "wasserstein",
 ]  # fmt: skip

@@ -6,10 +6,11 @@ Everything here takes a `Specimen`: a network at its weights, with data and a lo
 from typing import TYPE_CHECKING
 
 from finitewidth.lazy import exports
-from finitewidth.measure.fluctuation_dissipation import fluctuation_dissipation
-from finitewidth.measure.gradient_noise import gradient_noise
 
 # Functions that bear the name of their module: bound here, they are what the name means whoever came first.
+from finitewidth.measure.coordinate_check import coordinate_check
+from finitewidth.measure.fluctuation_dissipation import fluctuation_dissipation
+from finitewidth.measure.gradient_noise import gradient_noise
 from finitewidth.measure.influence import influence
 from finitewidth.measure.kappa import kappa
 from finitewidth.measure.laziness import laziness
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from finitewidth.measure.checks import check_function_of_one_input
     from finitewidth.measure.class_structure import Attribution, ClassStructure, Factored, class_structure
     from finitewidth.measure.collapse import Collapse, collapse
+    from finitewidth.measure.coordinate_check import CoordinateCheck, coordinate_check
     from finitewidth.measure.density import SpectralDensity, spectral_density, trace
     from finitewidth.measure.faults import Classes, Evidence, Fault, Step, find_faults
     from finitewidth.measure.fluctuation_dissipation import FluctuationDissipation, fluctuation_dissipation

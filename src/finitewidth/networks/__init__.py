@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from finitewidth.networks.learning_rates import LearningRateSweep, best_rate, learning_rate_sweep
     from finitewidth.networks.linearised_path import LinearisedPath, linearised_path
     from finitewidth.networks.margin_training import MarginTraining, separable_flow, train_to_margin
+    from finitewidth.networks.monte_carlo import MonteCarloKernels, monte_carlo_kernels
+    from finitewidth.networks.optimizers import network_optimizer
     from finitewidth.networks.rescaling import RescaledTraining, balance, rescale, train_rescaled
     from finitewidth.networks.steepest_descent import layer_norms, steepest_descent
     from finitewidth.networks.tangent_kernel import empirical_ntk, empirical_ntk_by_group
+    from finitewidth.networks.tangent_products import TangentProducts, empirical_ntk_products
     from finitewidth.networks.taylor import TaylorExpansion, expand
     from finitewidth.networks.training import DivergenceError, Training, train
     from finitewidth.networks.weight_space import Endpoint, train_weights

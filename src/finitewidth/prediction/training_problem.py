@@ -93,20 +93,21 @@ class TrainingProblem(eqx.Module):
     @property
     def train(self) -> Kernels:
         """Kernels of the training points, (train, train)."""
-        return self._kernels.train
+        return self.kernels_held.train
 
     @property
     def test_train(self) -> Kernels:
         """Kernels between test and training points, (test, train)."""
-        return self._kernels.test_train
+        return self.kernels_held.test_train
 
     @property
     def test(self) -> Kernels:
         """Kernels of the test points, (test, test)."""
-        return self._kernels.test
+        return self.kernels_held.test
 
     @property
-    def _kernels(self) -> ProblemKernels:
+    def kernels_held(self) -> ProblemKernels:
+        """All three pairs of kernels, computed now where they are missing."""
         every = self.computed().kernels
         assert every is not None
         return every
