@@ -9,8 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer
+from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate, warn_of_few_rows
+from finitewidth.prediction.kernel_modes import KernelModes
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import Kernels, kernel_blocks, kernels
 
@@ -42,6 +44,9 @@ class TrainingProblem(eqx.Module):
     kernels
         All three pairs of kernels; None in a problem read from a file, which holds no kernels. They are then
         computed whenever they are asked for: `computed()` gives a problem that keeps them.
+    modes
+        Eigenvectors of the training NTK, in a problem that `diagonalised()` returned: ridges, loss curves,
+        stops and predictions are then filters on this one spectrum.
     """
 
     net: Layer
@@ -49,6 +54,7 @@ class TrainingProblem(eqx.Module):
     y: Float[Array, "train out"]
     x_test: Float[Array, "test d"]
     kernels: ProblemKernels | None = None
+    modes: KernelModes | None = None
 
     @classmethod
     def of(cls, net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike) -> "TrainingProblem":
@@ -74,6 +80,16 @@ class TrainingProblem(eqx.Module):
         if self.kernels is not None:
             return self
         return self._at(self.x_test, train=None)
+
+    def diagonalised(self) -> "TrainingProblem":
+        """This problem with the modes of its training kernel."""
+        if self.modes is not None:
+            return self
+        return dataclasses.replace(self, modes=KernelModes.of(self.train))
+
+    def spectrum(self) -> Spectrum:
+        """Spectrum of the training NTK: the one at hand, or a new one."""
+        return Spectrum.by_lapack(self.train.ntk) if self.modes is None else self.modes.spectrum
 
     def at(self, x_test: Float[Array, "test d"]) -> "TrainingProblem":
         """The same training with other test points; the training kernels are kept."""

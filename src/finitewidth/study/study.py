@@ -13,14 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
 from finitewidth.prediction.selection.class_probabilities import winning_probability
 from finitewidth.prediction.selection.early_stopping import choose_stop
 from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.training_problem import TrainingProblem
-from finitewidth.statistics.mercer_decomposition import mercer
 from finitewidth.study.baselines import Baseline, baselines
 from finitewidth.study.corrected_law import shown_law
 from finitewidth.study.preparation import Prepared
@@ -176,11 +174,11 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
     out = data.y_train.shape[1]
     net = MLP(choices.hidden, choices.activation, choices.C_b, choices.C_W, n_out=out)
     announce("kernels")
-    problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test)
+    problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test).diagonalised()
     asked = GradientDescent(choices.eta, choices.steps)
     announce("ridge and label noise")
     ridge, chosen = _ridge(problem, asked, choices, data)
-    largest = largest_eigenvalue(problem.train.ntk) + ridge
+    largest = float(problem.spectrum().eigenvalues[-1]) + ridge
     algorithm = asked.resolved(largest)
     if choices.stop == "auto":
         announce("when to stop")
@@ -197,7 +195,6 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
     )
     left_out = held_out(problem, algorithm, ridge)
     noise = fitted_noise(left_out, data.y_train, data.labels).variance
-    modes = mercer(problem.train.ntk)
     expected = np.asarray(law.mean), np.asarray(law.std) ** 2 + noise
     study = Study(
         data=data,
@@ -211,7 +208,7 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         law=law,
         remark=remark,
         noise=noise,
-        alignment=Alignment(np.asarray(modes.eigenvalues), np.asarray(modes.cumulative_power(data.y_train))),
+        alignment=_alignment(problem),
         curves=_curves(problem, law, algorithm, ridge, data),
         scores=None if data.y_test is None else _scores(data, *expected, data.y_test, data.labels_test),
         verification=None,
@@ -248,6 +245,11 @@ def _ridge(
     if not algorithm.converged or choices.stop == "auto":
         return 0.0, False
     return choose_ridge(problem, algorithm, data.labels).ridge, True
+
+
+def _alignment(problem: TrainingProblem) -> Alignment:
+    assert problem.modes is not None
+    return Alignment(*problem.modes.cumulative_power(problem.y))
 
 
 def _curves(

@@ -29,7 +29,8 @@ def trained_distribution(
     """
     if algorithm.converged and ridge == 0:
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
-    M = smoother(problem.train.ntk, problem.test_train.ntk, algorithm, ridge)
+    spectrum = None if problem.modes is None else problem.modes.spectrum
+    M = smoother(problem.train.ntk, problem.test_train.ntk, algorithm, ridge, spectrum)
     if initial is not None:
         at_train, at_test = starting_outputs(initial, problem.x_train, problem.x_test, problem.y.shape[1])
         return TrainedDistribution(at_test + M @ (problem.y - at_train), jnp.zeros_like(problem.test.nngp))
