@@ -12,14 +12,13 @@ _MANY = 1_000
 
 
 def congruence(V: Float[AnyArray, "n n"], K: Float[AnyArray, "n n"]) -> Float[np.ndarray, "n n"]:
-    """V^T K V for symmetric K, exactly symmetric; beside the result it holds one more matrix."""
-    V = np.asarray(V)
-    half = np.asarray(K) @ V
-    whole = np.empty_like(half)
-    for start in range(0, len(half), _BLOCK):
+    """V^T K V for symmetric K, exactly symmetric, some columns at a time."""
+    V, K = np.asarray(V), np.asarray(K)
+    whole = np.empty(K.shape, np.result_type(V, K))
+    for start in range(0, len(K), _BLOCK):
         columns = slice(start, start + _BLOCK)
-        end = min(start + _BLOCK, len(half))
-        upper = V[:, :end].T @ half[:, columns]
+        end = min(start + _BLOCK, len(K))
+        upper = V[:, :end].T @ (K @ V[:, columns])
         whole[:end, columns] = upper
         whole[columns, :end] = upper.T
         square = upper[start:]

@@ -34,7 +34,7 @@ class KernelModes(eqx.Module):
 
     @classmethod
     def of(cls, train: Kernels) -> "KernelModes":
-        """Diagonalise the NTK; beside the kernels and the result this holds two matrices for a while."""
+        """Diagonalise the NTK; beside the kernels and the result this holds one matrix more for a while."""
         spectrum = Spectrum.by_lapack(train.ntk)
         return cls(spectrum, congruence(spectrum.eigenvectors, train.nngp))
 
