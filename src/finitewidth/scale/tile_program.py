@@ -5,6 +5,7 @@ is data of the program: as a Python number it would be compiled anew for every t
 """
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +17,15 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from finitewidth.architecture import Layer
+from finitewidth.arrays import AnyArray
 from finitewidth.scale.store import Store, Tile
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.kernels import Kernels, Points, prepare, resolved_laws, take, tile
 from finitewidth.statistics.rules import PairLaws
 
 _KEPT = 2
+# Other inputs come in multiples of so many: few shapes are few programs.
+_OTHERS = 128
 
 
 class KernelProgram(NamedTuple):
@@ -48,23 +52,41 @@ class KernelProgram(NamedTuple):
         corner = jnp.asarray([place.i * self.size, place.j * self.size])
         return _tile(self.net, self.laws, self.points, self.diagonal, corner, self.size)
 
-    def columns(self, rows: Int[np.ndarray, " k"]) -> Kernels:
-        """Kernels of all inputs with some of them, (n, k)."""
-        chosen = jax.tree.map(lambda a: a[jnp.asarray(rows)], self.points)
-        return self._with(chosen, len(rows))
+    def columns(self, rows: Int[np.ndarray, " k"], name: str) -> Float[np.ndarray, "n k"]:
+        """One kernel of all inputs with some of them."""
+        padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % _OTHERS)])
+        chosen = jax.tree.map(lambda a: a[jnp.asarray(padded)], self.points)
+        found = np.empty((self.n, len(rows)), self.points.x.dtype)
+        for part, block in self.strips(chosen, name):
+            found[part] = block[:, : len(rows)]
+        return found
 
-    def with_others(self, x: Float[Array, "k d"]) -> Kernels:
-        """Kernels of all inputs with others, (n, k)."""
-        others, _ = eqx.filter_jit(prepare)(self.net, self.laws, x)
-        return self._with(others, len(x))
+    def others(self, x: Float[AnyArray, "k d"]) -> tuple[Points, Kernels]:
+        """Other inputs, prepared, padded to a few sizes, and their kernels with themselves, (k,)."""
+        x = jnp.asarray(x, self.points.x.dtype)
+        padded = jnp.concatenate([x, jnp.repeat(x[-1:], -len(x) % _OTHERS, axis=0)])
+        points, diagonal = eqx.filter_jit(prepare)(self.net, self.laws, padded)
+        return points, Kernels(*(kernel[: len(x)] for kernel in diagonal))
 
-    def _with(self, others: Points, k: int) -> Kernels:
-        parts = [
-            _strip(self.net, self.laws, self.points, others, jnp.asarray(start), self.size)
-            for start in range(0, self.n, self.size)
-        ]
-        found = [np.concatenate([np.asarray(part[which]) for part in parts])[: self.n] for which in (0, 1)]
-        return Kernels(*(kernel[:, :k] for kernel in found))
+    def strips(self, others: Points, name: str) -> Iterator[tuple[slice, np.ndarray]]:
+        """One kernel of the inputs with others, some rows at a time: the rows, and (rows, k)."""
+        for start in range(0, self.n, self.size):
+            rows = slice(start, min(start + self.size, self.n))
+            block = _strip(self.net, self.laws, self.points, others, jnp.asarray(start), self.size)
+            yield rows, np.asarray(getattr(block, name))[: rows.stop - rows.start]
+
+
+class ComputedKernel:
+    """A symmetric kernel whose tiles are computed whenever they are asked for."""
+
+    def __init__(self, program: KernelProgram, name: str):
+        self.program, self.name = program, name
+        self.n, self.size, self.dtype = program.n, program.size, np.dtype(program.points.x.dtype)
+
+    def tile(self, i: int, j: int) -> np.ndarray:
+        """Rows of tile row i and columns of tile column j."""
+        block = np.asarray(getattr(self.program.tile(Tile(i, j)), self.name))
+        return block[: self.n - i * self.size, : self.n - j * self.size]
 
 
 @eqx.filter_jit
