@@ -99,7 +99,7 @@ def test_a_diagonalised_problem_has_the_same_law_and_the_same_curves(data):
 def test_a_singular_kernel_is_refused_by_its_spectrum_too(rng):
     x = rng.normal(size=(6, 2))[[0, 1, 2, 3, 4, 4]]
     problem = TrainingProblem.of(NET, x, x[:, :1], x).diagonalised()
-    with pytest.raises(SingularKernelError, match="singular on these 6 points .* pass a ridge above 0"):
+    with pytest.raises(SingularKernelError, match=r"singular on these 6 points .* pass a ridge above 0"):
         held_out(problem, fw.GradientDescent(), 0.0)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scale.kernels_of_points import NET, TILE, points
 
 from finitewidth.engines import DaskCluster
 from finitewidth.scale import gram
+from scale.kernels_of_points import NET, TILE, points
 
 
 class Cluster:

@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 import pytest
-from scale.kernels_of_points import NET, TILE, points
 
 import finitewidth as fw
 from finitewidth.engines import DaskCluster
 from finitewidth.scale import DamagedTileError, gram, store
+from scale.kernels_of_points import NET, TILE, points
 from tolerances import assert_close
 
 KILLED = """

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 import zarr
-from scale.kernels_of_points import NET, TILE, points
 
 import finitewidth as fw
 from finitewidth.scale import gram
+from scale.kernels_of_points import NET, TILE, points
 from tolerances import assert_close
 
 

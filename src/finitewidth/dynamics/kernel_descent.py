@@ -48,8 +48,8 @@ class Spectrum(eqx.Module):
         if not shifted[0] > LOST * np.finfo(shifted.dtype).eps * shifted[-1]:
             raise SingularKernelError(
                 f"the training NTK is singular on these {len(shifted)} points (its eigenvalues lie between "
-                f"{self.eigenvalues[0]:.1g} and {self.eigenvalues[-1]:.1g}): the answer is not unique. Remove "
-                f"points that repeat others, or pass a ridge above {ridge:.1g}."
+                f"{self.eigenvalues[0]:.1g} and {self.eigenvalues[-1]:.1g}): the answer is not unique. "
+                f"Remove points that repeat others, or pass a ridge above {ridge:.1g}."
             )
         return 1 / shifted
 

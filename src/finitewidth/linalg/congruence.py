@@ -1,4 +1,4 @@
-r"""Products $V^T K V$ and $\mathrm{diag}(V M V^T)$ of symmetric matrices, at half the cost of plain products."""
+r"""Products $V^T K V$ and $\mathrm{diag}(V M V^T)$ of symmetric matrices, at half the cost."""
 
 import numpy as np
 from jaxtyping import Float

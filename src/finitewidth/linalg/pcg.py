@@ -1,10 +1,11 @@
 """Preconditioned conjugate gradients for many right-hand sides, with residuals that are true.
 
 The residual that the iteration carries along drifts away from the true one as soon as products round: it may
-report 1e-6 where 4e-5 is true. So the end is decided by a residual computed anew in double precision. Where that
-is not small enough yet, the iteration starts again from it, if need be with products in double precision.
+report 1e-6 where 4e-5 is true. So the end is decided by a residual computed anew in double precision. Where
+that is not small enough yet, the iteration starts again from it, if need be with products in double precision.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -82,13 +83,16 @@ def conjugate_gradients(
                 return Solution(x, remainder, true, iterations, False, precise)
             precise = True
         before = worst
-        step, taken = _run(
-            product, remainder, precondition, tolerance * sizes, precise, min(_BETWEEN, most - iterations),
-            lambda count, lengths: on_iteration(iterations + count, float((lengths / sizes).max())),
-        )  # fmt: skip
+        report = functools.partial(_report, on_iteration, iterations, sizes)
+        more = min(_BETWEEN, most - iterations)
+        step, taken = _run(product, remainder, precondition, tolerance * sizes, precise, more, report)
         x += step
         iterations += taken
         remainder = right - product(x, precise=True)
+
+
+def _report(on_iteration, before: int, sizes: np.ndarray, taken: int, lengths: np.ndarray) -> None:
+    on_iteration(before + taken, float((lengths / sizes).max()))
 
 
 def _run(product, remainder, precondition, targets, precise, most, report):

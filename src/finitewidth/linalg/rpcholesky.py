@@ -1,7 +1,7 @@
 r"""Randomly pivoted Cholesky: a positive matrix known by its columns, approximated by few of them.
 
-$K \approx F F^T$ with columns drawn in proportion to the diagonal of what is left, $K - FF^T$. A block of proposals is
-drawn at once and thinned by rejection, so that the pivots have the law of one draw after the other.
+$K \approx F F^T$ with columns drawn in proportion to the diagonal of what is left, $K - FF^T$. A block of
+proposals is drawn at once and thinned by rejection, so that the pivots have the law of one draw after the other.
 """
 
 from collections.abc import Callable
@@ -96,14 +96,15 @@ class Preconditioner(NamedTuple):
 
     basis: Float[np.ndarray, "n k"]
     squares: Float[np.ndarray, " k"]
+    rotation: Float[np.ndarray, "rank k"]
     shift: float
 
     @classmethod
     def of(cls, low_rank: LowRank, ridge: float) -> "Preconditioner":
         """From a factor, which is overwritten, and the ridge of the matrix to solve with.
 
-        The shift is the mean of the diagonal that the factor leaves, or the ridge if that is larger: with a small
-        ridge alone, directions outside of the factor would be blown up, and the iteration diverges.
+        The shift is the mean of the diagonal that the factor leaves, or the ridge if that is larger: with a
+        small ridge alone, directions outside of the factor would be blown up, and the iteration diverges.
         """
         factor = low_rank.factor
         squares, vectors = eigh(np.asarray(factor.T @ factor, float))
@@ -116,7 +117,7 @@ class Preconditioner(NamedTuple):
         shift = max(float(ridge), float(low_rank.left.mean()))
         # Rounding leaves a shift even where the factor is the whole matrix.
         shift = max(shift, float(np.finfo(factor.dtype).eps * squares[-1] / len(factor)))
-        return cls(factor[:, : len(squares)], squares, shift)
+        return cls(factor[:, : len(squares)], squares, vectors, shift)
 
     def solve(self, right: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
         """The inverse times `right`."""

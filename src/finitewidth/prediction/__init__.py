@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction.finite_width.trusted_range import TrustedRange
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
     from finitewidth.prediction.infinite_width.posterior import evidence
+    from finitewidth.prediction.large.law import LargeLaw, SolveReport
     from finitewidth.prediction.methods import BayesianInference, Method
     from finitewidth.prediction.selection.certificates import (
         ConvergenceCertificate,

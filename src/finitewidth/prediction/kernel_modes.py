@@ -1,7 +1,7 @@
 r"""The eigenvectors of the training NTK, found once for everything that is a filter on its spectrum.
 
-With $\Theta = V w V^T$ and $\tilde K = V^T K V$, networks that are trained to the end under a ridge r, without
-point i, miss its label by $[Ay]_i/A_{ii}$ on average, with variance $[AKA]_{ii}/A_{ii}^2$, where
+With $\Theta = V w V^T$ and $\tilde K = V^T K V$, networks that are trained to the end under a ridge r,
+without point i, miss its label by $[Ay]_i/A_{ii}$ on average, with variance $[AKA]_{ii}/A_{ii}^2$, where
 $A_{ii} = \sum_j V_{ij}^2 g_j$, $[AKA]_{ii} = \sum_{jk} V_{ij} g_j \tilde K_{jk} g_k V_{ik}$ and
 $g = 1/(w+r)$: another ridge takes one product, not another factorisation.
 """

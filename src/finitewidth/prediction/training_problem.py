@@ -20,6 +20,21 @@ from finitewidth.statistics.kernels import Kernels, kernel_blocks, kernels
 _FEW = 512
 
 
+def checked_data(
+    net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike
+) -> tuple[Float[Array, "train d"], Float[Array, "train out"], Float[Array, "test d"]]:
+    """Training inputs, targets and test inputs in one precision; one clear sentence when they do not fit."""
+    x_train = as_inputs("x_train", x_train, net)
+    x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
+    if x_train.shape[1] != x_test.shape[1]:
+        raise ValueError(
+            f"x_train has {x_train.shape[1]} features and x_test has {x_test.shape[1]}; they must agree."
+        )
+    y = as_targets(y_train, len(x_train), x_train.dtype)
+    warn_of_few_rows(y)
+    return x_train, y, x_test
+
+
 class ProblemKernels(NamedTuple):
     """Kernels (train, train), (test, train) and (test, test) at infinite width."""
 
@@ -59,14 +74,7 @@ class TrainingProblem(eqx.Module):
     @classmethod
     def of(cls, net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike) -> "TrainingProblem":
         """Check the data and compute the kernels."""
-        x_train = as_inputs("x_train", x_train, net)
-        x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
-        if x_train.shape[1] != x_test.shape[1]:
-            raise ValueError(
-                f"x_train has {x_train.shape[1]} features and x_test has {x_test.shape[1]}; they must agree."
-            )
-        y = as_targets(y_train, len(x_train), x_train.dtype)
-        warn_of_few_rows(y)
+        x_train, y, x_test = checked_data(net, x_train, y_train, x_test)
         return cls(net, x_train, y, x_test).computed()
 
     @classmethod

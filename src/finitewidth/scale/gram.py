@@ -156,8 +156,8 @@ def gram(
 ) -> Gram:
     """NNGP kernel and NTK of inputs with themselves, of any size, in a store on disk.
 
-    Tiles that are in the store already are checked and never computed again: a run that was interrupted goes on
-    where it ended. A store of another network, of other inputs or of another precision is refused.
+    Tiles that are in the store already are checked and never computed again: a run that was interrupted goes
+    on where it ended. A store of another network, of other inputs or of another precision is refused.
 
     Parameters
     ----------

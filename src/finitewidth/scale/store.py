@@ -1,7 +1,7 @@
 """Symmetric matrices on disk: a Zarr group whose tiles are written once, whole and checked.
 
-The group holds `x` and one array for each kernel, (n, n), in square tiles (i, j) with i <= j. A tile is a file:
-its rows, raw, and a CRC-32C of four bytes, as Zarr's codecs `bytes` and `crc32c` write it. So any reader of
+The group holds `x` and one array for each kernel, (n, n), in square tiles (i, j) with i <= j. A tile is a
+file: its rows, raw, and a CRC-32C of four bytes, as Zarr's codecs `bytes` and `crc32c` write it. So any reader of
 Zarr reads the arrays, and this package maps the files into memory. The attributes of the group say whose
 kernels they are. They are written last: without them there is no store.
 """
@@ -230,8 +230,8 @@ class Store:
         for key, words in _WORDS.items():
             if self.attributes[key] != attributes[key]:
                 raise ValueError(
-                    f"{self.path} holds kernels of {words}: {key} is {_short(self.attributes[key])} there and "
-                    f"{_short(attributes[key])} here. Name another store."
+                    f"{self.path} holds kernels of {words}: {key} is {_short(self.attributes[key])} there "
+                    f"and {_short(attributes[key])} here. Name another store."
                 )
         lacking = set(attributes["kernels"]) - set(self.names)
         if lacking:

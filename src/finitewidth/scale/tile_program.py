@@ -1,7 +1,7 @@
 """The kernels of one tile: one compiled program for all tiles of a set of inputs.
 
-Inputs are padded to whole tiles by repeating the last one, so that all tiles have one shape. Where a tile starts
-is data of the program: as a Python number it would be compiled anew for every tile.
+Inputs are padded to whole tiles by repeating the last one, so that all tiles have one shape. Where a tile
+starts is data of the program: as a Python number it would be compiled anew for every tile.
 """
 
 import threading

@@ -15,6 +15,8 @@ from finitewidth.architecture import MLP
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
+from finitewidth.prediction.large.budget import check_memory, chosen_solver
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.prediction.selection.class_probabilities import winning_probability
 from finitewidth.prediction.selection.early_stopping import choose_stop
 from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise, held_out
@@ -54,6 +56,10 @@ class Choices(NamedTuple):
     most_samples: int = 300_000
     seed: int = 0
     compare: bool = True
+    solver: Solver = "auto"
+    memory: int | None = None
+    store: str | None = None
+    scheduler: str | None = None
 
 
 class Alignment(NamedTuple):
@@ -79,14 +85,14 @@ class Study(NamedTuple):
     noise
         Variance of labels beyond the spread of networks, likewise.
     curves
-        Predicted loss per row, in standardised units.
+        Predicted loss per row, in standardised units; None beyond the rows whose kernels fit into memory.
     scores
         None when the test rows have no target.
     verification
         None when no networks were trained.
     left_out
         Scores at the training rows, each predicted by networks that have not seen it. The ridge was chosen
-        by these rows, so they flatter a little.
+        by these rows, so they flatter a little. None where no row was left out.
     baselines
         What other methods reach at the test rows.
     """
@@ -99,14 +105,14 @@ class Study(NamedTuple):
     ridge_chosen: bool
     stop_chosen: bool
     largest_eta: float
-    law: TrainedDistribution
+    law: TrainedDistribution | LargeLaw
     remark: str
     noise: float
     alignment: Alignment
-    curves: LossCurves
+    curves: LossCurves | None
     scores: RegressionScores | ClassificationScores | None
     verification: Verification | None
-    left_out: RegressionScores | ClassificationScores
+    left_out: RegressionScores | ClassificationScores | None
     baselines: tuple[Baseline, ...] = ()
 
     @property
@@ -173,6 +179,12 @@ def run_study(
 def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> Study:
     out = data.y_train.shape[1]
     net = MLP(choices.hidden, choices.activation, choices.C_b, choices.C_W, n_out=out)
+    memory = check_memory(choices.memory)
+    solver, why = chosen_solver(choices.solver, len(data.x_train), len(data.x_test), memory)
+    if solver != "direct":
+        from finitewidth.study.large import run_large_study
+
+        return run_large_study(data, net, choices, solver, why, memory, announce)
     announce("kernels")
     problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test).diagonalised()
     asked = GradientDescent(choices.eta, choices.steps)
@@ -210,9 +222,9 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         noise=noise,
         alignment=_alignment(problem),
         curves=_curves(problem, law, algorithm, ridge, data),
-        scores=None if data.y_test is None else _scores(data, *expected, data.y_test, data.labels_test),
+        scores=None if data.y_test is None else scored(data, *expected, data.y_test, data.labels_test),
         verification=None,
-        left_out=_scores(data, left_out.mean, left_out.variance + noise, data.y_train, data.labels),
+        left_out=scored(data, left_out.mean, left_out.variance + noise, data.y_train, data.labels),
     )
     if choices.compare:
         announce("other methods")
@@ -265,7 +277,7 @@ def _curves(
     return loss_curves(problem, algorithm, [0, *steps] if last else [0], data.y_test, ridge=ridge)
 
 
-def _scores(
+def scored(
     data: Prepared,
     mean: Float[np.ndarray, "rows out"],
     variance: Float[np.ndarray, " rows"],

@@ -20,7 +20,6 @@ from finitewidth.prediction.data import Start, as_targets, starting_outputs
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike
 
-
 # Rows of the quadratic form that are in memory at a time.
 _ROWS = 512
 
@@ -132,7 +131,7 @@ class _Modes(NamedTuple):
         return 0.5 * (squares + self.prior - 2 * gains @ self.linear + self._quadratic(gains, out))
 
     def _quadratic(self, gains: Float[np.ndarray, "times train"], out: int) -> Float[np.ndarray, " times"]:
-        r"""$n_{out}\sum_{jk} g_j\tilde K_{jk}(R^TR)_{jk}g_k$ with the reach R, some rows of the sum at a time."""
+        r"""$n_{out}\sum_{jk} g_j\tilde K_{jk}(R^TR)_{jk}g_k$ with the reach R, some rows at a time."""
         found = np.zeros(len(gains), gains.dtype)
         if self.nngp is None:
             return found

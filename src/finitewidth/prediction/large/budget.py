@@ -2,11 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from finitewidth.checks import is_number
 
-Solver = Literal["auto", "direct", "iterative", "nystrom"]
 SOLVERS = ("auto", "direct", "iterative", "nystrom")
 # Matrices of all pairs of training rows in double precision that live at the same time: two kernels, the
 # eigenvectors and the scratch of their routine, and rows of test points.
@@ -63,8 +62,8 @@ def chosen_solver(solver: str, train: int, test: int, memory: int) -> tuple[str,
 def iterative_budget(n: int, features: int, outputs: int, itemsize: int, threads: int, memory: int) -> Budget:
     """The largest preconditioner that the bound leaves room for.
 
-    Inputs and what is prepared of them, one factor of the preconditioner, nine vectors for each output in double
-    precision, and three tiles for each thread live in memory; tiles on disk do not count.
+    Inputs and what is prepared of them, one factor of the preconditioner, nine vectors for each output in
+    double precision, and three tiles for each thread live in memory; tiles on disk do not count.
     """
     tile = min(TILE, n)
     least = min(_LEAST_RANK, n)

@@ -76,11 +76,21 @@ class LargeLaw(eqx.Module):
 
     @property
     def std(self) -> Float[Array, " test"]:
-        """Standard deviation at each test point: its own at `rows`, elsewhere the root mean square of those."""
+        """Standard deviation at each test point: its own at `rows`, elsewhere their root mean square."""
         typical = np.sqrt(self.variance.mean()) if len(self.variance) else np.nan
         every = np.full(len(self.mean), typical)
         every[self.rows] = np.sqrt(self.variance)
         return jnp.asarray(every)
+
+    @property
+    def correction(self) -> None:
+        """None: at this size there is the law of infinite width."""
+        return None
+
+    @property
+    def infinite_width(self) -> "LargeLaw":
+        """This law."""
+        return self
 
     @property
     def covariance(self) -> Float[Array, "test test"]:

@@ -18,7 +18,7 @@ from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.linalg.packed import Tiles, packed_product
 from finitewidth.linalg.pcg import Solution, conjugate_gradients
-from finitewidth.linalg.rpcholesky import LowRank, Preconditioner, pivoted_cholesky
+from finitewidth.linalg.rpcholesky import Preconditioner, pivoted_cholesky
 from finitewidth.prediction.large.budget import iterative_budget
 from finitewidth.prediction.large.progress import Announce, Stages, silent
 from finitewidth.scale.gram import gram
@@ -33,7 +33,7 @@ _SPARE_DISK = 1.1
 
 
 class Probes(NamedTuple):
-    """At test points: variances and the lengths |m*| of their weights; at training rows: A_ii, left-out variances."""
+    """Test points: variances and lengths |m*| of their weights. Training rows: A_ii, left-out variances."""
 
     variance: Float[np.ndarray, " k"]
     lengths: Float[np.ndarray, " k"]
@@ -98,11 +98,10 @@ class LargeSystem:
             lambda count: self.stages.done(count / self.budget.rank),
         )
         self.rank = len(low_rank.pivots)
-        self._finish(low_rank)
-        self.stages.end()
-
-    def _finish(self, low_rank: LowRank) -> None:
+        self._pivots = low_rank.pivots
+        self._core = np.asarray(low_rank.factor[low_rank.pivots], float)
         self.preconditioner = Preconditioner.of(low_rank, self.ridge)
+        self.stages.end()
 
     def _mean_diagonal(self, net: Layer, x: np.ndarray) -> float:
         """Of some rows: enough to choose a precision by."""
@@ -167,10 +166,17 @@ class LargeSystem:
         return found
 
     def nystrom(self, y: Float[np.ndarray, "train out"]) -> Float[np.ndarray, "train out"]:
-        r"""$(FF^T+r)^{-1}y$ with the factor alone: no tile is needed."""
-        basis, squares = self.preconditioner.basis, self.preconditioner.squares
+        r"""Coefficients of ridge regression on the features $\phi(x) = L^{-1}k_S(x)$ of the pivots S.
+
+        $F = K_{\cdot S}L^{-T}$ holds the features of the training rows, so the weights are
+        $w = (F^TF+r)^{-1}F^Ty = W\frac{s}{s^2+r}U^Ty$, and the coefficients of the pivots $L^{-T}w$.
+        """
+        basis, squares, rotation, _ = self.preconditioner
         inside = (basis.T @ y.astype(basis.dtype)).astype(float)
-        return np.asarray(basis @ (inside / (squares + self.ridge)[:, None]), float)
+        weights = rotation @ ((np.sqrt(squares) / (squares + self.ridge))[:, None] * inside)
+        coefficients = np.zeros_like(y)
+        coefficients[self._pivots] = np.linalg.lstsq(self._core.T, weights, rcond=1e-12)[0]
+        return coefficients
 
     def mean_at(
         self, x: Float[AnyArray, "test d"], coefficients: Float[np.ndarray, "train out"]
@@ -189,26 +195,27 @@ class LargeSystem:
         self.stages.end()
         return np.concatenate(parts)
 
-    def probe(
-        self, x: Float[AnyArray, "k d"], rows: Int[np.ndarray, " held"], tolerance: float
-    ) -> "Probes":
+    def probe(self, x: Float[AnyArray, "k d"], rows: Int[np.ndarray, " held"], tolerance: float) -> "Probes":
         r"""Variances at some test points, and what some training rows are worth; all solved in one block.
 
-        With $A = (\Theta+r)^{-1}$ and $m = A\theta_*$ a trained network has variance $K_{**} - 2 m\cdot k_* + m^T K m$,
-        the posterior $K_{**} - m\cdot k_*$. Training row i, left out, is missed by $[Ay]_i/A_{ii}$, with variance
-        $[AKA]_{ii}/A_{ii}^2$; for the posterior the label has variance $1/A_{ii}$.
+        With $A = (\Theta+r)^{-1}$ and $m = A\theta_*$ a trained network has variance
+        $K_{**} - 2 m\cdot k_* + m^T K m$, the posterior $K_{**} - m\cdot k_*$. Training row i, left out, is
+        missed by $[Ay]_i/A_{ii}$, with variance $[AKA]_{ii}/A_{ii}^2$; for the posterior the label has variance $1/A_{ii}$.
         """
         units = np.zeros((self.program.n, len(rows)))
         units[rows, np.arange(len(rows))] = 1
         others, own = self.program.others(x)
         columns = {name: self._columns(others, name, len(x)) for name in self.kernels}
         right = np.concatenate([columns[self.governed], units], axis=1)
-        weights = self.solve(right, tolerance, "variances").x
+        solved = self.solve(right, tolerance, "variances")
+        weights = solved.x
+        # b.x + x.rho is right to second order in what is left, rho, where b.x alone is to first order.
+        gained = np.sum(weights * solved.remainder, axis=0)
         m, a = weights[:, : len(x)], weights[:, len(x) :]
         prior, overlap = np.asarray(own.nngp, float), np.sum(m * columns["nngp"], axis=0)
-        diagonal = a[rows, np.arange(len(rows))]
+        diagonal = a[rows, np.arange(len(rows))] + gained[len(x) :]
         if self.governed == "nngp":
-            variance, left_out = prior - overlap, 1 / diagonal - self.ridge
+            variance, left_out = prior - overlap - gained[: len(x)], 1 / diagonal - self.ridge
         else:
             self.stages.begin("variances")
             through = packed_product(self.kernels["nngp"], weights, threads=self.threads)
