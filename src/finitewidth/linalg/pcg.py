@@ -2,7 +2,8 @@
 
 The residual that the iteration carries along drifts away from the true one as soon as products round: it may
 report 1e-6 where 4e-5 is true. So the end is decided by a residual computed anew in double precision. Where
-that is not small enough yet, the iteration starts again from it, if need be with products in double precision.
+that is not small enough yet, the iteration starts again from it, with products in double precision if need
+be.
 """
 
 import functools

@@ -1,7 +1,8 @@
 r"""Randomly pivoted Cholesky: a positive matrix known by its columns, approximated by few of them.
 
 $K \approx F F^T$ with columns drawn in proportion to the diagonal of what is left, $K - FF^T$. A block of
-proposals is drawn at once and thinned by rejection, so that the pivots have the law of one draw after the other.
+proposals is drawn at once and thinned by rejection, so that the pivots have the law of one draw after the
+other.
 """
 
 from collections.abc import Callable

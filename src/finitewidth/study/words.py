@@ -58,8 +58,8 @@ def solver_words(law: LargeLaw) -> str:
         )
     return (
         f"conjugate gradients ({solve.why}), {solve.iterations} sweeps with a preconditioner of rank "
-        f"{solve.rank:,}, in {seconds}; true residual {solve.residual:.1g}; at {solve.probes} test rows the mean is exact to "
-        f"{solve.bound:.1g}, in units of the standardised target. Spreads were computed for these rows, "
+        f"{solve.rank:,}, in {seconds}; true residual {solve.residual:.1g}; at {solve.probes} test rows "
+        f"the mean is exact to {solve.bound:.1g}, in units of the standardised target. Spreads were computed for these rows, "
         "whose root mean square stands for the others"
     )
 

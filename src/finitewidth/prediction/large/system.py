@@ -200,7 +200,8 @@ class LargeSystem:
 
         With $A = (\Theta+r)^{-1}$ and $m = A\theta_*$ a trained network has variance
         $K_{**} - 2 m\cdot k_* + m^T K m$, the posterior $K_{**} - m\cdot k_*$. Training row i, left out, is
-        missed by $[Ay]_i/A_{ii}$, with variance $[AKA]_{ii}/A_{ii}^2$; for the posterior the label has variance $1/A_{ii}$.
+        missed by $[Ay]_i/A_{ii}$, with variance $[AKA]_{ii}/A_{ii}^2$; for the posterior
+        the label has variance $1/A_{ii}$.
         """
         units = np.zeros((self.program.n, len(rows)))
         units[rows, np.arange(len(rows))] = 1
