@@ -58,9 +58,9 @@ def solver_words(law: LargeLaw) -> str:
         )
     return (
         f"conjugate gradients ({solve.why}), {solve.iterations} sweeps with a preconditioner of rank "
-        f"{solve.rank:,}, in {seconds}; true residual {solve.residual:.1g}; at {solve.probes} test rows "
-        f"the mean is exact to {solve.bound:.1g}, in units of the standardised target. Spreads were computed for these rows, "
-        "whose root mean square stands for the others"
+        f"{solve.rank:,}, in {seconds}; true residual {solve.residual:.1g}; at {solve.probes} test rows the "
+        f"mean is exact to {solve.bound:.1g}, in units of the standardised target. Spreads were computed for "
+        "these rows, whose root mean square stands for the others"
     )
 
 
