@@ -93,9 +93,7 @@ class Browser:
             deviceScaleFactor=1,
             mobile=False,
         )
-        page.send("Page.navigate", url=path.resolve().as_uri())
-        while not page.saw("Page.loadEventFired"):
-            self.receive()
+        page.visit(path)
         return page
 
 
@@ -106,6 +104,13 @@ class Page:
     def send(self, method: str, **parameters) -> dict:
         return self._browser.send(method, self._session, **parameters)
 
+    def visit(self, path: Path) -> None:
+        """Show another page in the same tab, and forget what the last one said."""
+        self._forget()
+        self.send("Page.navigate", url=path.resolve().as_uri())
+        while not self.saw("Page.loadEventFired"):
+            self._browser.receive()
+
     def __enter__(self) -> "Page":
         return self
 
@@ -113,6 +118,9 @@ class Page:
         """Close the page and forget what it said: a hundred open pages would fill the memory."""
         target = self.send("Target.getTargetInfo")["targetInfo"]["targetId"]
         self._browser.send("Target.closeTarget", targetId=target)
+        self._forget()
+
+    def _forget(self) -> None:
         self._browser.events[:] = [e for e in self._browser.events if e.get("sessionId") != self._session]
 
     def _events(self, method: str) -> list[dict]:

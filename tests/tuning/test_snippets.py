@@ -1,5 +1,7 @@
 """The code that `tune` hands out is run, and does what it says."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,9 +23,15 @@ def run(code: str) -> dict:
     return namespace
 
 
+@functools.cache
+def advice_on(activation: str):
+    """Computed once for both frameworks."""
+    return fw.tune(activation, depth=4, width=24, n_in=7, n_out=2)
+
+
 @pytest.mark.parametrize("activation", PASTABLE + WITH_PARAMETER)
 def test_pytorch_model_is_the_recommended_network(activation, rng):
-    advice = fw.tune(activation, depth=4, width=24, n_in=7, n_out=2)
+    advice = advice_on(activation)
     torch.manual_seed(0)
     model = run(advice.pytorch)["model"].double()
     x = rng.normal(size=(5, 7))
@@ -75,10 +83,10 @@ def test_pytorch_step_is_the_learning_rate_tensor(rng):
 
 @pytest.mark.parametrize("activation", PASTABLE + WITH_PARAMETER)
 def test_jax_model_is_the_recommended_network(activation, rng):
-    advice = fw.tune(activation, depth=3, width=16, n_in=4)
+    advice = advice_on(activation)
     code = run(advice.jax)
     params = code["init"](jax.random.key(0))
-    x = jnp.asarray(rng.normal(size=(5, 4)))
+    x = jnp.asarray(rng.normal(size=(5, 7)))
     own = tuple(Affine(weight.T, bias) for weight, bias in params)
     assert_close(code["apply"](params, x), advice.net.apply(own, x))
     if activation in fw.ACTIVATION_NAMES:
