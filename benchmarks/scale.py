@@ -138,7 +138,8 @@ def iterations() -> None:
             system.ridge = 1e-3 * diagonal
             found = system.solve(y, 1e-3, "coefficients")
             plain = conjugate_gradients(system.product, y, lambda r: r, 1e-3, most=400)
-        print(f"| {rows:,} | {system.rank:,} | {found.iterations} | {plain.iterations} |", flush=True)
+        counts = [f"{run.iterations}{'' if run.converged else ', not converged'}" for run in (found, plain)]
+        print(f"| {rows:,} | {system.rank:,} | {' | '.join(counts)} |", flush=True)
 
 
 def memory() -> None:

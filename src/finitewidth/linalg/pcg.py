@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 # Iterations after which the true residual is looked at, whatever the other says.
-_BETWEEN = 40
+_BETWEEN = 200
 # A start that lowers the true residual by less has reached what its products can do.
 _STALLED = 0.5
 

@@ -1,8 +1,8 @@
 """Symmetric matrices on disk: a Zarr group whose tiles are written once, whole and checked.
 
 The group holds `x` and one array for each kernel, (n, n), in square tiles (i, j) with i <= j. A tile is a
-file: its rows, raw, and a CRC-32C of four bytes, as Zarr's codecs `bytes` and `crc32c` write it. So readers of
-Zarr read the arrays, and this package maps the files into memory. The attributes of the group say whose
+file: its rows, raw, and a CRC-32C of four bytes, as Zarr's codecs `bytes` and `crc32c` write it. So readers
+of Zarr read the arrays, and this package maps the files into memory. The attributes of the group say whose
 kernels they are. They are written last: without them there is no store.
 """
 
