@@ -56,7 +56,7 @@ class Choices(NamedTuple):
     most_samples: int = 300_000
     seed: int = 0
     compare: bool = True
-    solver: Solver = "auto"
+    solver: str = "auto"
     memory: int | None = None
     store: str | None = None
     scheduler: str | None = None
