@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
-from finitewidth.prediction.selection.ridge import choose_ridge, held_out, observation_noise, without
+from finitewidth.linalg.cholesky import SingularKernelError, factorise
+from finitewidth.prediction.infinite_width.leave_one_out import LeftOut, trained_left_out
+from finitewidth.prediction.selection.ridge import (
+    choose_ridge,
+    fitted_noise,
+    held_out,
+    observation_noise,
+    without,
+)
 from finitewidth.prediction.training_problem import TrainingProblem
 from left_out import left_out_by_retraining, most_probable_noise
 from tolerances import SERIES, STIFF_SOLVE, assert_close
@@ -55,6 +61,46 @@ def test_the_end_of_training_leaves_out_one_at_a_time(data):
         again = fw.predict(NET, x[kept], y[kept], x[i : i + 1], ridge=0.2)
         assert_close(out.mean[i], np.asarray(again.mean[0]), STIFF_SOLVE)
         assert_close(out.variance[i], float(again.covariance[0, 0]), SERIES)
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_one_eigendecomposition_and_a_factor_for_each_ridge_agree(rng, classes):
+    """The smooth kernel of tanh on many points: eigenvalues over twelve decades."""
+    x, net = rng.normal(size=(200, 4)), fw.MLP((1, 1, 1), "tanh")
+    index = np.digitize(x[:, 0] + 0.3 * rng.normal(size=200), [-0.5, 0.5]) if classes else None
+    y = x[:, :1] - x[:, 1:2] ** 2 + 0.3 * rng.normal(size=(200, 1)) if index is None else np.eye(3)[index]
+    problem = TrainingProblem.of(net, x, y, x[:2])
+    choice = choose_ridge(problem, fw.GradientDescent(), index)
+    noises = []
+    for ridge in choice.ridges:
+        left_out = trained_left_out(factorise(problem.train.ntk, ridge), problem.train.nngp, y)
+        again = problem.diagonalised().modes.left_out(ridge, y)
+        assert_close(again.mean, left_out.mean, STIFF_SOLVE)
+        np.testing.assert_allclose(again.variance, left_out.variance, rtol=1e-7)
+        noises.append(fitted_noise(left_out, y, index).loss)
+    np.testing.assert_allclose(choice.losses, noises, rtol=0, atol=1e-9)
+
+
+def test_a_diagonalised_problem_has_the_same_law_and_the_same_curves(data):
+    problem, y_test = TrainingProblem.of(NET, *data), np.ones((2, 1))
+    shared = problem.diagonalised()
+    assert shared.diagonalised() is shared
+    for algorithm, ridge in ((fw.GradientDescent(), 0.1), (fw.GradientDescent(steps=9), 0.0)):
+        law, again = (fw.predict(p, algorithm=algorithm, ridge=ridge) for p in (problem, shared))
+        assert_close(again.mean, law.mean, STIFF_SOLVE)
+        assert_close(again.covariance, law.covariance, STIFF_SOLVE)
+        curves, same = (
+            fw.loss_curves(p, algorithm, [0, 4, 50], y_test, ridge=ridge) for p in (problem, shared)
+        )
+        assert_close(same.train, curves.train, STIFF_SOLVE)
+        assert_close(same.test, curves.test, STIFF_SOLVE)
+
+
+def test_a_singular_kernel_is_refused_by_its_spectrum_too(rng):
+    x = rng.normal(size=(6, 2))[[0, 1, 2, 3, 4, 4]]
+    problem = TrainingProblem.of(NET, x, x[:, :1], x).diagonalised()
+    with pytest.raises(SingularKernelError, match=r"singular on these 6 points .* pass a ridge above 0"):
+        held_out(problem, fw.GradientDescent(), 0.0)
 
 
 def test_noise_is_found_again(rng):

@@ -160,6 +160,12 @@ Network = Annotated[
 ]
 Seed = Annotated[int, whole_number("--seed", "Seed for the split and the networks.", 0, LARGEST_SEED)]
 Force = Annotated[bool, typer.Option("--force", help="Replace the results of another run.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786; threads if none."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Traceback = Annotated[
     bool,

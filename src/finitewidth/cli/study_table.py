@@ -7,6 +7,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from finitewidth.cli.console import messages
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import RegressionScores
 from finitewidth.study.study import Choices, Study, run_study
@@ -16,6 +17,7 @@ from finitewidth.study.words import (
     grouped_columns,
     left_out_words,
     network_words,
+    solver_words,
     training_words,
 )
 
@@ -45,6 +47,8 @@ def study_table(study: Study) -> Grid:
     grid.add_row("rows", f"{len(data.x_train):,} to learn from, {len(data.x_test):,} to predict")
     grid.add_row("network", network_words(study))
     grid.add_row("training", f"{training_words(study)}; eta = {study.algorithm.eta:.3g}")
+    if isinstance(study.law, LargeLaw):
+        grid.add_row("solver", solver_words(study.law))
     if study.law.correction is not None:
         grid.add_row("finite width", finite_width_words(study))
     elif study.remark:
@@ -53,9 +57,9 @@ def study_table(study: Study) -> Grid:
         at = scores.calibration.at
         grid.add_row("error (rms)", f"{scores.rmse:.4g} (R2 = {scores.r2:.3f})")
         beside = f"; infinite width: {study.infinite_spread.mean():.4g}" if study.law.correction else ""
-        grid.add_row(
-            "spread of networks", f"{study.spread.mean():.4g} (standard deviation over networks{beside})"
-        )
+        spread = study.spread.mean()
+        words = f"{spread:.4g} (standard deviation over networks{beside})"
+        grid.add_row("spread of networks", "not computed" if math.isnan(spread) else words)
         grid.add_row("label noise", f"{data.unit * math.sqrt(study.noise):.4g}")
         grid.add_row(
             "calibration",

@@ -15,11 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import eigh
 
 from finitewidth.arrays import AnyArray
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.linalg.cholesky import Cholesky, factorise
+from finitewidth.linalg.cholesky import LOST, Cholesky, SingularKernelError, factorise
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
 
 
@@ -33,6 +34,24 @@ class Spectrum(eqx.Module):
     def of(cls, kernel: Float[Array, "train train"]) -> "Spectrum":
         """Diagonalise a kernel; rounding below zero is cut off."""
         return cls(*_eigh(kernel))
+
+    @classmethod
+    def by_lapack(cls, kernel: Float[AnyArray, "train train"]) -> "Spectrum":
+        """The same in NumPy, with one copy of the kernel and the least scratch memory."""
+        matrix = np.array(kernel, order="F", copy=True)
+        eigenvalues, eigenvectors = eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+        return cls(np.maximum(eigenvalues, 0), eigenvectors)
+
+    def inverse(self, ridge: float | int = 0.0) -> Float[np.ndarray, " train"]:
+        """1 / (eigenvalue + ridge); an error where rounding leaves no digits of the smallest."""
+        shifted = np.asarray(self.eigenvalues) + ridge
+        if not shifted[0] > LOST * np.finfo(shifted.dtype).eps * shifted[-1]:
+            raise SingularKernelError(
+                f"the training NTK is singular on these {len(shifted)} points (its eigenvalues lie between "
+                f"{self.eigenvalues[0]:.1g} and {self.eigenvalues[-1]:.1g}): the answer is not unique. "
+                f"Remove points that repeat others, or pass a ridge above {ridge:.1g}."
+            )
+        return 1 / shifted
 
     def on_host(self) -> "Spectrum":
         """The same in NumPy, for work with many small steps."""
@@ -70,17 +89,24 @@ class SpectralFilter(NamedTuple):
 
 
 def training_filter(
-    kernel: Float[Array, "train train"], algorithm: SpectralAlgorithm, ridge: float | int = 0.0
+    kernel: Float[Array, "train train"],
+    algorithm: SpectralAlgorithm,
+    ridge: float | int = 0.0,
+    spectrum: Spectrum | None = None,
 ) -> Cholesky | SpectralFilter:
     r"""What training does with the labels: `solve` applies $(\Theta_{AA}+r)^{-1}(1-U(t))$.
 
     The end of training needs a Cholesky factorisation only; any other time needs the full spectrum,
-    from which the algorithm's open choices are made.
+    from which the algorithm's open choices are made. A `spectrum` that is known serves both.
     """
     if not (is_number(ridge) and ridge >= 0):
         raise ValueError(f"ridge must be zero or more, got {ridge}.")
+    if spectrum is not None and algorithm.converged:
+        if algorithm.can_diverge:
+            algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
+        return SpectralFilter(spectrum.eigenvectors, spectrum.inverse(ridge))
     if not algorithm.converged:
-        spectrum = Spectrum.of(kernel)
+        spectrum = spectrum or Spectrum.of(kernel)
         algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
         return SpectralFilter(spectrum.eigenvectors, algorithm.gain(spectrum.eigenvalues + ridge))
     if algorithm.can_diverge:
@@ -93,6 +119,9 @@ def smoother(
     kernel_test_train: Float[Array, "test train"],
     algorithm: SpectralAlgorithm,
     ridge: float | int = 0.0,
+    spectrum: Spectrum | None = None,
 ) -> Float[Array, "test train"]:
     """M(t): the map from training labels to predictions, starting from zero."""
-    return jnp.asarray(training_filter(kernel, algorithm, ridge).solve(kernel_test_train.T)).T
+    filtered = training_filter(kernel, algorithm, ridge, spectrum)
+    right = kernel_test_train if spectrum is None else np.asarray(kernel_test_train)
+    return jnp.asarray(filtered.solve(right.T)).T

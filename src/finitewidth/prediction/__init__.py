@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
     from finitewidth.prediction.infinite_width.given_kernels import predict_from_kernels
     from finitewidth.prediction.infinite_width.posterior import evidence
+    from finitewidth.prediction.large.law import LargeLaw, SolveReport
     from finitewidth.prediction.methods import BayesianInference, Method
     from finitewidth.prediction.selection.certificates import (
         ConvergenceCertificate,

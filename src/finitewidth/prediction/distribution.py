@@ -56,7 +56,9 @@ class TrainedDistribution(eqx.Module):
         origin = self.provenance
         if origin is None:
             return save(self, path)
-        bare = dataclasses.replace(origin, problem=dataclasses.replace(origin.problem, kernels=None))
+        bare = dataclasses.replace(
+            origin, problem=dataclasses.replace(origin.problem, kernels=None, modes=None)
+        )
         return save(dataclasses.replace(self, provenance=bare), path)
 
     def corrected(self, correction: Correction) -> "TrainedDistribution":

@@ -1,6 +1,7 @@
 """`predict`: the distribution of trained networks."""
 
 import dataclasses
+import os
 import warnings
 from typing import Any
 
@@ -18,9 +19,11 @@ from finitewidth.prediction.finite_width.kinks.method import KinkWindows
 from finitewidth.prediction.finite_width.scale_mixture import with_scales
 from finitewidth.prediction.infinite_width.posterior import posterior
 from finitewidth.prediction.infinite_width.trained import trained_distribution
+from finitewidth.prediction.large.budget import check_memory, chosen_solver
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.prediction.methods import BayesianInference, Method, Progress
 from finitewidth.prediction.provenance import Provenance
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth.prediction.training_problem import TrainingProblem, checked_data
 from finitewidth.statistics.inputs import ArrayLike
 
 
@@ -36,7 +39,11 @@ def predict(
     ridge: float | int = 0.0,
     method: Method | None = None,
     progress: Progress | None = None,
-) -> TrainedDistribution:
+    solver: str = "auto",
+    memory: float | int | None = None,
+    store: str | os.PathLike | None = None,
+    scheduler: str | None = None,
+) -> TrainedDistribution | LargeLaw:
     """Distribution, over initialisations, of the trained network's outputs at the test points.
 
     Parameters
@@ -67,12 +74,22 @@ def predict(
     progress
         Called now and then while neurons are sampled, with the fraction of the work done, estimated, and the
         relative error so far, of the mean in the first half, of the variances in the second.
+    solver
+        "direct" holds the kernels in memory. "iterative" solves with tiles of them, "nystrom" with some
+        columns only. "auto" is the first while its matrices fit into `memory`, and the second beyond.
+    memory
+        Bound in bytes; seven tenths of the free memory by default.
+    store, scheduler
+        Where the iterative solver keeps its tiles and who computes them, as in `scale.gram`. Without a store
+        they go to a scratch directory that is removed.
 
     Returns
     -------
     TrainedDistribution
         `mean` (test, out), `covariance` (test, test), `std`, `sample(key, n)`; `verify` checks it. With
         order=1 also `mean_correction`, `covariance_correction`, their standard errors, `origin`, `validity`.
+        From an iterative solver a `LargeLaw`: `mean`, `variance` of some `rows`, and in `solve` how it was
+        solved and how exact it is.
 
     Examples
     --------
@@ -100,6 +117,17 @@ def predict(
     if method is not None and order and isinstance(method, KinkWindows) != (order == "1/2"):
         raise ValueError(
             f'order="1/2" is computed by KinkWindows(), and by it alone: got {order=}, {method=}.'
+        )
+    if not isinstance(net, TrainingProblem):
+        bytes = check_memory(memory)
+        chosen, why = chosen_solver(solver, _length(x_train), _length(x_test), bytes)
+        if chosen != "direct":
+            _refuse_at_size(chosen, why, algorithm, order, initial, method)
+            settings = {"memory": bytes, "store": store, "scheduler": scheduler}
+            return _large(net, (x_train, y_train, x_test), algorithm, ridge, chosen, why, settings)
+    elif solver not in ("auto", "direct"):
+        raise ValueError(
+            f"a TrainingProblem holds its kernels: solver={solver!r} needs net and data instead."
         )
     problem = _problem(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
@@ -143,6 +171,52 @@ def _warn_of_a_large_correction(
             f"negative at {negative} of {len(law.covariance)} test points, where std is 0.",
             stacklevel=3,
         )
+
+
+def _length(x: ArrayLike | None) -> int:
+    """Rows; what is no array is refused later, in words."""
+    return np.shape(x)[0] if np.ndim(x) else 0  # pyright: ignore[reportArgumentType]
+
+
+def _refuse_at_size(solver: str, why: str, algorithm: Any, order: Any, initial: Any, method: Any) -> None:
+    """The iterative solvers describe networks of infinite width, trained to the end, from a random start."""
+    asked = None
+    if order or method is not None:
+        asked = f"order={order!r}" if order else f"{method!r}"
+    elif initial is not None:
+        asked = "a given start"
+    elif isinstance(algorithm, BayesianInference):
+        asked = 'width="finite"' if algorithm.width == "finite" else None
+    elif algorithm is not None and not algorithm.converged:
+        asked = "training that stops before its end"
+    if asked:
+        raise ValueError(
+            f"{asked} needs kernels in memory, and the solver is {solver!r} ({why}): give fewer rows, or "
+            "more memory."
+        )
+
+
+def _large(
+    net: Layer,
+    data: tuple,
+    algorithm: Any,
+    ridge: float | int,
+    solver: str,
+    why: str,
+    settings: dict[str, Any],
+) -> LargeLaw:
+    # Only here: Zarr and tiles are not needed below.
+    from finitewidth.prediction.large.predict import predict_large
+
+    x, y, x_test = checked_data(net, *data)
+    if isinstance(algorithm, BayesianInference):
+        governed, ridge = "nngp", algorithm.noise
+    else:
+        governed = "ntk"
+    fit = predict_large(
+        net, x, y, x_test, governed=governed, ridge=float(ridge), method=solver, why=why, **settings
+    )
+    return fit.law
 
 
 def _problem(net: Layer | TrainingProblem, *data: Any) -> TrainingProblem:

@@ -10,13 +10,28 @@ from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer
 from finitewidth.architecture.networks import refuse_random_passes
+from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate, warn_of_few_rows
+from finitewidth.prediction.kernel_modes import KernelModes
 from finitewidth.statistics.inputs import ArrayLike, as_inputs, check_same_shape
 from finitewidth.statistics.kernels import Kernels, kernel_blocks, kernels
 
 # Of so few points, all kernels are blocks of one matrix: compiling takes longer than anything else.
 _FEW = 512
+
+
+def checked_data(
+    net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike
+) -> tuple[Float[Array, "train ..."], Float[Array, "train out"], Float[Array, "test ..."]]:
+    """Training inputs, targets and test inputs in one precision; one clear sentence when they do not fit."""
+    _refuse_masks(net)
+    x_train = as_inputs("x_train", x_train, net)
+    x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
+    check_same_shape("x_train", x_train, "x_test", x_test)
+    y = as_targets(y_train, len(x_train), x_train.dtype)
+    warn_of_few_rows(y)
+    return x_train, y, x_test
 
 
 class ProblemKernels(NamedTuple):
@@ -43,6 +58,9 @@ class TrainingProblem(eqx.Module):
     kernels
         All three pairs of kernels; None in a problem read from a file, which holds no kernels. They are then
         computed whenever they are asked for: `computed()` gives a problem that keeps them.
+    modes
+        Eigenvectors of the training NTK, in a problem that `diagonalised()` returned: ridges, loss curves,
+        stops and predictions are then filters on this one spectrum.
     """
 
     net: Layer
@@ -50,16 +68,12 @@ class TrainingProblem(eqx.Module):
     y: Float[Array, "train out"]
     x_test: Float[Array, "test ..."]
     kernels: ProblemKernels | None = None
+    modes: KernelModes | None = None
 
     @classmethod
     def of(cls, net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike) -> "TrainingProblem":
         """Check the data and compute the kernels."""
-        _refuse_masks(net)
-        x_train = as_inputs("x_train", x_train, net)
-        x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
-        check_same_shape("x_train", x_train, "x_test", x_test)
-        y = as_targets(y_train, len(x_train), x_train.dtype)
-        warn_of_few_rows(y)
+        x_train, y, x_test = checked_data(net, x_train, y_train, x_test)
         return cls(net, x_train, y, x_test).computed()
 
     @classmethod
@@ -74,6 +88,16 @@ class TrainingProblem(eqx.Module):
         if self.kernels is not None:
             return self
         return self._at(self.x_test, train=None)
+
+    def diagonalised(self) -> "TrainingProblem":
+        """This problem with the modes of its training kernel."""
+        if self.modes is not None:
+            return self
+        return dataclasses.replace(self, modes=KernelModes.of(self.train))
+
+    def spectrum(self) -> Spectrum:
+        """Spectrum of the training NTK: the one at hand, or a new one."""
+        return Spectrum.by_lapack(self.train.ntk) if self.modes is None else self.modes.spectrum
 
     def at(self, x_test: Float[Array, "test ..."]) -> "TrainingProblem":
         """The same training with other test points; the training kernels are kept."""

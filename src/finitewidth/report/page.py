@@ -9,11 +9,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.report import parts
 from finitewidth.report import prediction_figures as figures
 from finitewidth.study.scores import ClassificationScores, RegressionScores
 from finitewidth.study.study import Study
-from finitewidth.study.words import describe, grouped_columns, layer_words, network_words, training_words
+from finitewidth.study.words import (
+    describe,
+    grouped_columns,
+    layer_words,
+    network_words,
+    solver_words,
+    training_words,
+)
 
 
 class Section(NamedTuple):
@@ -52,6 +60,11 @@ def _calibration(study: Study) -> str:
 def _spectrum(study: Study) -> str:
     power = study.alignment.cumulative_power
     half = int(np.searchsorted(power, 0.5)) + 1
+    if power[-1] < 0.5:
+        return (
+            "Training learns the modes of the tangent kernel one by one, large eigenvalues first. The "
+            f"{len(power):,} modes that are known here hold {100 * power[-1]:.0f} % of the target."
+        )
     return (
         "Training learns the modes of the tangent kernel one by one, large eigenvalues first. "
         f"Half of the target lies in the first {half:,} of {len(power):,} modes: the smaller this number, "
@@ -80,7 +93,7 @@ def _finite_width(study: Study) -> str:
 
 
 def _networks(study: Study) -> str:
-    if study.law.correction is not None:
+    if not isinstance(study.law, LargeLaw) and study.law.correction is not None:
         law = "that of infinite width"
         if study.law.covariance_correction is not None:
             law += f" with its correction in {study.small_number}"
@@ -147,7 +160,13 @@ def _numbers(study: Study) -> list[tuple[str, str]]:
         ]
     if not data.classes:
         beside = f"; infinite width: {study.infinite_spread.mean():.3g}" if study.law.correction else ""
-        items.append((f"{study.spread.mean():.3g}", f"spread of networks (standard deviation{beside})"))
+        spread = study.spread.mean()
+        items.append(
+            (
+                "-" if math.isnan(spread) else f"{spread:.3g}",
+                f"spread of networks (standard deviation{beside})",
+            )
+        )
     if study.verification is not None:
         share = float(np.mean(np.abs(study.verification.z_mean) < 2))
         items.append((f"{100 * share:.0f} %", "of means within 2 standard errors of real networks"))
@@ -222,6 +241,8 @@ def _settings(study: Study) -> str:
         "label noise": f"{data.unit * math.sqrt(study.noise):.4g} (standard deviation)",
         "seed": str(study.choices.seed),
     }
+    if isinstance(study.law, LargeLaw):
+        rows["solver"] = solver_words(study.law)
     if study.verification is not None:
         rows["networks"] = f"{study.verification.networks} trained for {study.verification.steps:,} steps"
     return parts.definitions(rows)

@@ -153,8 +153,10 @@ def spectrum_figure(study: Study) -> Figure:
     return figure
 
 
-def loss_figure(study: Study) -> Figure:
+def loss_figure(study: Study) -> Figure | None:
     """Error during training: lines are predicted, at infinite width, points are real networks."""
+    if study.curves is None:
+        return None
     with style.house_style():
         figure, axes = _panel()
         draw_loss(axes, study)
@@ -166,6 +168,7 @@ def draw_loss(axes: Axes, study: Study) -> None:
     unit = study.data.unit
     error = lambda loss: unit * np.sqrt(2 * np.asarray(loss))
     curves, check = study.curves, study.verification
+    assert curves is not None
     at = np.maximum(curves.at, 0.7)
     for name, color, values in (("training rows", _BLUE, curves.train), ("test rows", _RED, curves.test)):
         if values is not None:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from finitewidth.architecture import MLP, Layer
+from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.study.directory import PREDICTIONS, REPORT, SUMMARY, replace_files
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.study.study import Study
@@ -38,7 +40,7 @@ def predictions(study: Study) -> str:
         if data.y_test is not None:
             columns[data.target] = data.center + data.unit * data.y_test[:, 0]
         columns |= {"predicted": study.mean[:, 0], "std": study.std}
-        if study.law.correction is not None:
+        if not isinstance(study.law, LargeLaw) and study.law.correction is not None:
             columns |= {
                 "correction": data.unit * np.asarray(study.law.mean_correction[:, 0]),
                 "standard error of correction": data.unit * np.asarray(study.law.mean_correction_error[:, 0]),
@@ -83,11 +85,12 @@ def summary(study: Study) -> dict[str, Any]:
             "ridge chosen on the training rows": study.ridge_chosen,
         },
         "prediction": {
-            "order": 0 if study.law.provenance is None else study.law.provenance.order,
+            "order": _order(study.law),
             "unit of the target": data.unit,
-            "mean spread of networks": float(study.spread.mean()),
+            "mean spread of networks": _known(study.spread.mean()),
             "label noise": data.unit * math.sqrt(study.noise),
         },
+        "solver": _solver(study.law),
         "finite width": _finite_width(study),
         "no correction for finite width because": study.remark or None,
         "scores": _scores(study.scores),
@@ -109,9 +112,21 @@ def _network(net: Layer, outputs: int) -> dict[str, Any]:
     }
 
 
+def _order(law: TrainedDistribution | LargeLaw) -> int | str:
+    return 0 if isinstance(law, LargeLaw) or law.provenance is None else law.provenance.order
+
+
+def _solver(law: TrainedDistribution | LargeLaw) -> dict[str, Any]:
+    if not isinstance(law, LargeLaw):
+        return {"method": "direct"}
+    report = {field.name: getattr(law.solve, field.name) for field in dataclasses.fields(law.solve)}
+    known = {name: _known(value) if isinstance(value, float) else value for name, value in report.items()}
+    return known | {"rows with variances": law.rows.tolist(), "variances": law.variance.tolist()}
+
+
 def _finite_width(study: Study) -> dict[str, Any] | None:
     law = study.law
-    if law.correction is None:
+    if isinstance(law, LargeLaw) or law.correction is None:
         return None
     rms = lambda a: study.data.unit * root_mean_square(a)
     variance = lambda a: None if a is None else study.data.unit**2 * root_mean_square(np.diag(np.asarray(a)))
@@ -125,6 +140,10 @@ def _finite_width(study: Study) -> dict[str, Any] | None:
         **dataclasses.asdict(law.validity),
         "words": law.validity.words,
     }
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else float(number)
 
 
 def _finite(number: float | int) -> float | int | str:

@@ -14,14 +14,14 @@ from threadpoolctl import threadpool_limits
 from finitewidth.architecture import MLP, Layer, network
 from finitewidth.architecture.networks import with_outputs
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
+from finitewidth.prediction.large.budget import check_memory, chosen_solver
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.prediction.selection.class_probabilities import winning_probability
 from finitewidth.prediction.selection.early_stopping import choose_stop
 from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.training_problem import TrainingProblem
-from finitewidth.statistics.mercer_decomposition import mercer
 from finitewidth.study.baselines import Baseline, baselines
 from finitewidth.study.corrected_law import shown_law
 from finitewidth.study.preparation import Prepared
@@ -59,6 +59,10 @@ class Choices(NamedTuple):
     seed: int = 0
     compare: bool = True
     network: Mapping[str, Any] | None = None
+    solver: str = "auto"
+    memory: int | None = None
+    store: str | None = None
+    scheduler: str | None = None
 
     def net(self, inputs: int, outputs: int) -> Layer:
         """The network for so many inputs and outputs."""
@@ -90,14 +94,14 @@ class Study(NamedTuple):
     noise
         Variance of labels beyond the spread of networks, likewise.
     curves
-        Predicted loss per row, in standardised units.
+        Predicted loss per row, in standardised units; None beyond the rows whose kernels fit into memory.
     scores
         None when the test rows have no target.
     verification
         None when no networks were trained.
     left_out
         Scores at the training rows, each predicted by networks that have not seen it. The ridge was chosen
-        by these rows, so they flatter a little.
+        by these rows, so they flatter a little. None where no row was left out.
     baselines
         What other methods reach at the test rows.
     """
@@ -110,14 +114,14 @@ class Study(NamedTuple):
     ridge_chosen: bool
     stop_chosen: bool
     largest_eta: float
-    law: TrainedDistribution
+    law: TrainedDistribution | LargeLaw
     remark: str
     noise: float
     alignment: Alignment
-    curves: LossCurves
+    curves: LossCurves | None
     scores: RegressionScores | ClassificationScores | None
     verification: Verification | None
-    left_out: RegressionScores | ClassificationScores
+    left_out: RegressionScores | ClassificationScores | None
     baselines: tuple[Baseline, ...] = ()
 
     @property
@@ -183,12 +187,18 @@ def run_study(
 
 def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> Study:
     net = choices.net(data.x_train.shape[1], data.y_train.shape[1])
+    memory = check_memory(choices.memory)
+    solver, why = chosen_solver(choices.solver, len(data.x_train), len(data.x_test), memory)
+    if solver != "direct":
+        from finitewidth.study.large import run_large_study
+
+        return run_large_study(data, net, choices, solver, why, memory, announce)
     announce("kernels")
-    problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test)
+    problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test).diagonalised()
     asked = GradientDescent(choices.eta, choices.steps)
     announce("ridge and label noise")
     ridge, chosen = _ridge(problem, asked, choices, data)
-    largest = largest_eigenvalue(problem.train.ntk) + ridge
+    largest = float(problem.spectrum().eigenvalues[-1]) + ridge
     algorithm = asked.resolved(largest)
     if choices.stop == "auto":
         announce("when to stop")
@@ -205,7 +215,6 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
     )
     left_out = held_out(problem, algorithm, ridge)
     noise = fitted_noise(left_out, data.y_train, data.labels).variance
-    modes = mercer(problem.train.ntk)
     expected = np.asarray(law.mean), np.asarray(law.std) ** 2 + noise
     study = Study(
         data=data,
@@ -219,11 +228,11 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         law=law,
         remark=remark,
         noise=noise,
-        alignment=Alignment(np.asarray(modes.eigenvalues), np.asarray(modes.cumulative_power(data.y_train))),
+        alignment=_alignment(problem),
         curves=_curves(problem, law, algorithm, ridge, data),
-        scores=None if data.y_test is None else _scores(data, *expected, data.y_test, data.labels_test),
+        scores=None if data.y_test is None else scored(data, *expected, data.y_test, data.labels_test),
         verification=None,
-        left_out=_scores(data, left_out.mean, left_out.variance + noise, data.y_train, data.labels),
+        left_out=scored(data, left_out.mean, left_out.variance + noise, data.y_train, data.labels),
     )
     if choices.compare:
         announce("other methods")
@@ -258,6 +267,11 @@ def _ridge(
     return choose_ridge(problem, algorithm, data.labels).ridge, True
 
 
+def _alignment(problem: TrainingProblem) -> Alignment:
+    assert problem.modes is not None
+    return Alignment(*problem.modes.cumulative_power(problem.y))
+
+
 def _curves(
     problem: TrainingProblem,
     law: TrainedDistribution,
@@ -271,7 +285,7 @@ def _curves(
     return loss_curves(problem, algorithm, [0, *steps] if last else [0], data.y_test, ridge=ridge)
 
 
-def _scores(
+def scored(
     data: Prepared,
     mean: Float[np.ndarray, "rows out"],
     variance: Float[np.ndarray, " rows"],

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.selection.certificates import first_step
 from finitewidth.prediction.training_problem import TrainingProblem
@@ -66,7 +65,7 @@ def stop(
     `settle` waits for features that a ridge pulls back, which the mean of infinite width does not show; the
     law must have a correction in 1/width.
     """
-    spectrum = Spectrum.of(problem.train.ntk).on_host()
+    spectrum = problem.spectrum()
     largest = float(spectrum.eigenvalues[-1]) + ridge
     descent = algorithm.descent(largest)
     if not descent.converged:

@@ -83,6 +83,23 @@ def predict(
             "--most-samples", "Neurons to sample at most for finite width; the report states the error left."
         ),
     ] = 300_000,
+    solver: Annotated[
+        str,
+        options.one_of(
+            "--solver",
+            "direct holds kernels in memory, iterative works on tiles, nystrom approximates; auto "
+            "goes by memory.",
+            ("auto", "direct", "iterative", "nystrom"),
+        ),
+    ] = "auto",
+    memory: Annotated[
+        int | None, options.whole_number("--memory", "Memory to use at most, in MB; most of what is free.")
+    ] = None,
+    store: Annotated[
+        Path | None,
+        options.path("--store", "Directory for kernel tiles, kept to go on from; scratch if none."),
+    ] = None,
+    scheduler: options.Scheduler = None,
     seed: options.Seed = 0,
     force: options.Force = False,
     traceback: options.Traceback = False,
@@ -116,7 +133,10 @@ def predict(
     described = None if network is None else read_spec(network)
     table = read_table(data)
     chosen_scale = ("common" if table.name in COMMON_SCALE else "column") if scale == "auto" else scale
-    how = Options(target, task, chosen_scale, train, seed, rows_in_memory())
+    in_memory = (
+        solver == "direct" or stop == "auto" or not math.isinf(length) or order in ("1", "1/2") or trained
+    )
+    how = Options(target, task, chosen_scale, train, seed, rows_in_memory() if in_memory else None)
     rows = new if test is None else test
     held = None if rows is None else read_table(rows, like=table)
     prepared = prepare(table, held, how, new=new is not None)
@@ -137,6 +157,10 @@ def predict(
         most_samples=most_samples,
         seed=seed,
         network=described,
+        solver=solver,
+        memory=None if memory is None else memory * 10**6,
+        store=None if store is None else str(store),
+        scheduler=scheduler,
     )
     study = watched_study(prepared, choices)
     write_study(study, directory, report_page(study))

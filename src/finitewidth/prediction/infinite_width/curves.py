@@ -15,9 +15,13 @@ from jaxtyping import Float
 from finitewidth.checks import as_numbers
 from finitewidth.dynamics.algorithms import SpectralAlgorithm, check_algorithm
 from finitewidth.dynamics.kernel_descent import Spectrum
+from finitewidth.linalg.congruence import congruence
 from finitewidth.prediction.data import Start, as_targets, starting_outputs
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.inputs import ArrayLike
+
+# Rows of the quadratic form that are in memory at a time.
+_ROWS = 512
 
 
 class LossCurves(eqx.Module):
@@ -69,20 +73,21 @@ def loss_curves(
     check_algorithm(algorithm)
     if np.ndim(as_numbers("at", at)) != 1:
         raise ValueError(f"at must be a list of numbers of steps, or of times, got {at!r}.")
-    spectrum = Spectrum.of(problem.train.ntk).on_host()
+    spectrum = problem.spectrum()
     algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
     stops = [algorithm.stopped(_plain(t)) for t in np.asarray(at).tolist()]
     if ridge == 0 and any(stop.converged for stop in stops):
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
     modes = _Modes.of(problem, spectrum, initial)
-    train = [0.5 * np.sum(spectrum.residual(stop, ridge) ** 2 * modes.power) for stop in stops]
+    left = np.stack([np.asarray(spectrum.residual(stop, ridge)) for stop in stops])
+    train = 0.5 * left**2 @ modes.power
     times, rows = np.asarray(at, dtype=float), len(problem.y)
     if y_test is None:
-        return LossCurves(times, np.asarray(train) / rows, None)
+        return LossCurves(times, train / rows, None)
     y_test = np.asarray(as_targets(y_test, len(problem.x_test), problem.y.dtype, "y_test"))
     shifted = spectrum.eigenvalues + ridge
-    test = [modes.test_loss(np.asarray(stop.gain(shifted)), y_test) for stop in stops]
-    return LossCurves(times, np.asarray(train) / rows, np.asarray(test) / len(y_test))
+    gains = np.stack([np.asarray(stop.gain(shifted)) for stop in stops])
+    return LossCurves(times, train / rows, modes.test_loss(gains, y_test) / len(y_test))
 
 
 class _Modes(NamedTuple):
@@ -94,7 +99,7 @@ class _Modes(NamedTuple):
     start: Float[np.ndarray, "test out"]
     prior: float
     linear: Float[np.ndarray, " train"]
-    quadratic: Float[np.ndarray, "train train"]
+    nngp: Float[np.ndarray, "train train"] | None
 
     @classmethod
     def of(cls, problem: TrainingProblem, spectrum: Spectrum, initial: Start | None) -> "_Modes":
@@ -105,19 +110,36 @@ class _Modes(NamedTuple):
             at_train, start = starting_outputs(initial, problem.x_train, problem.x_test, out)
             labels = V.T @ (y - np.asarray(at_train))
             power, zero = np.sum(labels**2, axis=1), np.zeros_like(labels[:, 0])
-            return cls(labels, power, reach, np.asarray(start), 0.0, zero, zero[:, None] * zero)
+            return cls(labels, power, reach, np.asarray(start), 0.0, zero, None)
         labels = V.T @ y
-        K = V.T @ np.asarray(problem.train.nngp) @ V
+        K = congruence(V, problem.train.nngp) if problem.modes is None else np.asarray(problem.modes.nngp)
         power = np.sum(labels**2, axis=1) + out * np.diag(K)
         prior = out * float(np.trace(np.asarray(problem.test.nngp)))
         linear = out * np.sum(reach * (np.asarray(problem.test_train.nngp) @ V), axis=0)
         start = np.zeros((len(reach), out), reach.dtype)
-        return cls(labels, power, reach, start, prior, linear, out * K * (reach.T @ reach))
+        return cls(labels, power, reach, start, prior, linear, K)
 
-    def test_loss(self, gain: Float[np.ndarray, " train"], y_test: Float[np.ndarray, "test out"]) -> float:
-        bias = self.start + self.reach @ (gain[:, None] * self.labels) - y_test
-        variance = self.prior - 2 * gain @ self.linear + gain @ self.quadratic @ gain
-        return 0.5 * float(np.sum(bias**2) + variance)
+    def test_loss(
+        self, gains: Float[np.ndarray, "times train"], y_test: Float[np.ndarray, "test out"]
+    ) -> Float[np.ndarray, " times"]:
+        """Expected loss, summed over the test points, for each row of gains."""
+        times, out = len(gains), self.labels.shape[1]
+        learnt = gains[:, :, None] * self.labels
+        mean = self.reach @ np.moveaxis(learnt, 1, 0).reshape(gains.shape[1], times * out)
+        bias = mean.reshape(-1, times, out) + (self.start - y_test)[:, None]
+        squares = np.sum(bias**2, axis=(0, 2))
+        return 0.5 * (squares + self.prior - 2 * gains @ self.linear + self._quadratic(gains, out))
+
+    def _quadratic(self, gains: Float[np.ndarray, "times train"], out: int) -> Float[np.ndarray, " times"]:
+        r"""$n_{out}\sum_{jk} g_j\tilde K_{jk}(R^TR)_{jk}g_k$ with the reach R, some rows at a time."""
+        found = np.zeros(len(gains), gains.dtype)
+        if self.nngp is None:
+            return found
+        for start in range(0, len(self.nngp), _ROWS):
+            rows = slice(start, start + _ROWS)
+            form = self.nngp[rows] * (self.reach[:, rows].T @ self.reach)
+            found += np.sum(gains[:, rows] * (gains @ form.T), axis=1)
+        return out * found
 
 
 def _plain(t: float | int) -> float | int:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.kernel_descent import smoother
+from finitewidth.dynamics.kernel_descent import Spectrum, smoother
 from finitewidth.linalg.cholesky import symmetric_product
 from finitewidth.prediction.data import Start, starting_outputs
 from finitewidth.prediction.distribution import TrainedDistribution
@@ -31,9 +31,10 @@ def trained_distribution(
     if algorithm.converged and ridge == 0:
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
     start = None
+    spectrum = None if problem.modes is None else problem.modes.spectrum
     if initial is not None:
         start = starting_outputs(initial, problem.x_train, problem.x_test, problem.y.shape[1])
-    return law_of_training(problem.kernels_held, problem.y, algorithm, start, ridge)
+    return law_of_training(problem.kernels_held, problem.y, algorithm, start, ridge, spectrum)
 
 
 def law_of_training(
@@ -42,9 +43,10 @@ def law_of_training(
     algorithm: SpectralAlgorithm,
     start: tuple[Array, Array] | None = None,
     ridge: float = 0.0,
+    spectrum: Spectrum | None = None,
 ) -> TrainedDistribution:
     """The same from kernels alone; `start` are outputs at the training and the test points."""
-    M = smoother(kernels.train.ntk, kernels.test_train.ntk, algorithm, ridge)
+    M = smoother(kernels.train.ntk, kernels.test_train.ntk, algorithm, ridge, spectrum)
     if start is not None:
         at_train, at_test = start
         return TrainedDistribution(at_test + M @ (y - at_train), jnp.zeros((len(M), len(M)), M.dtype))

@@ -13,9 +13,11 @@ from scipy.optimize import minimize_scalar
 
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.infinite_width.leave_one_out import LeftOut, posterior_left_out, trained_left_out
+from finitewidth.dynamics.kernel_descent import Spectrum
+from finitewidth.linalg.cholesky import SingularKernelError, factorise
+from finitewidth.prediction.infinite_width.leave_one_out import LeftOut, trained_left_out
 from finitewidth.prediction.infinite_width.trained import trained_distribution
+from finitewidth.prediction.kernel_modes import missed_labels
 from finitewidth.prediction.selection.class_probabilities import LabelNoise, label_noise
 from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
 from finitewidth.statistics.kernels import Kernels
@@ -46,6 +48,8 @@ def held_out(problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: floa
     is left out at a time.
     """
     if algorithm.converged:
+        if problem.modes is not None:
+            return problem.modes.left_out(ridge, problem.y)
         factor = factorise(problem.train.ntk, ridge, "the training NTK")
         return trained_left_out(factor, problem.train.nngp, problem.y)
     points, out = problem.y.shape
@@ -113,10 +117,26 @@ def choose_ridge(
             "a ridge can be chosen for training to the end only; stopping early has its own effect."
         )
     ridges = _RIDGES * float(np.mean(np.diag(np.asarray(problem.train.ntk))))
-    noises = [fitted_noise(held_out(problem, algorithm, r), problem.y, index) for r in ridges.tolist()]
+    # One eigendecomposition serves all ridges.
+    problem = problem.diagonalised()
+    noises = [_noise_under(problem, algorithm, ridge, index) for ridge in ridges.tolist()]
     losses = np.array([noise.loss for noise in noises])
     best = _largest_of_the_best(losses)
     return RidgeChoice(float(ridges[best]), noises[best], ridges, losses)
+
+
+def _noise_under(
+    problem: TrainingProblem,
+    algorithm: SpectralAlgorithm,
+    ridge: float,
+    index: Int[np.ndarray, " train"] | None,
+) -> LabelNoise:
+    """The fitted noise; infinitely improbable where single precision cannot solve with so small a ridge."""
+    try:
+        left_out = held_out(problem, algorithm, ridge)
+    except SingularKernelError:
+        return LabelNoise(0.0, np.inf)
+    return fitted_noise(left_out, problem.y, index)
 
 
 def choose_noise(
@@ -136,17 +156,16 @@ def choose_noise(
         Class of every training point, for classification.
     """
     noises = _RIDGES * float(np.mean(np.diag(np.asarray(nngp))))
-    losses = np.array([_posterior_loss(nngp, y, index, noise) for noise in noises.tolist()])
+    spectrum = Spectrum.by_lapack(nngp)
+    losses = np.array([_posterior_loss(spectrum, y, index, noise) for noise in noises.tolist()])
     return float(noises[_largest_of_the_best(losses)])
 
 
 def _posterior_loss(
-    nngp: Float[AnyArray, "train train"],
-    y: Float[AnyArray, "train out"],
-    index: Int[np.ndarray, " train"] | None,
-    noise: float,
+    spectrum: Spectrum, y: Float[AnyArray, "train out"], index: Int[np.ndarray, " train"] | None, noise: float
 ) -> float:
-    left_out = posterior_left_out(factorise(nngp, noise, "the training NNGP kernel"), noise, y)
+    missed, diagonal = missed_labels(spectrum, noise, y)
+    left_out = LeftOut(np.asarray(y) - missed, np.maximum(1 / diagonal - noise, 0))
     if index is not None:
         return label_noise(left_out, index).loss
     return _gaussian_loss((np.asarray(y) - left_out.mean) ** 2, left_out.variance + noise)

@@ -1,0 +1,202 @@
+"""Beyond one machine's memory: tiles, workers, iterations, and a command on 60,000 images.
+
+Each part runs by its name, all of them without one:
+
+    python benchmarks/scale.py tiles        # time per tile against the product over features alone
+    python benchmarks/scale.py workers      # a cluster of two workers over one, the kernel program compiled
+    python benchmarks/scale.py iterations   # sweeps against rows, with and without the preconditioner
+    python benchmarks/scale.py memory       # a bound on the memory, and what was used
+    python benchmarks/scale.py fashion      # `finitewidth predict` on all of Fashion-MNIST
+
+Fashion-MNIST comes from Debian's package dataset-fashion-mnist, which is installed with apt if it is missing.
+Times are CPU seconds of the process and its threads, unless they say wall.
+"""
+
+import gzip
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+DATA = Path("/usr/share/datasets/fashion-mnist")
+HIDDEN, SEED = 3, 0
+
+
+def images(part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (rows, 784) and labels of the part "train" or "t10k"."""
+    if not DATA.exists():
+        subprocess.run(["apt-get", "install", "-y", "-qq", "dataset-fashion-mnist"], check=True)
+    pixels, labels = (
+        np.frombuffer(gzip.decompress((DATA / f"{part}-{name}-ubyte.gz").read_bytes()), np.uint8, offset=skip)
+        for name, skip in (("images-idx3", 16), ("labels-idx1", 8))
+    )
+    return pixels.reshape(-1, 784).astype(np.float32), labels
+
+
+def standardised(rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    x, labels = images("train")
+    x = (x - x.mean(axis=0)) / x.std()
+    return x[:rows], labels[:rows]
+
+
+def relu_network():
+    import finitewidth as fw
+
+    return fw.MLP((1,) * HIDDEN, "relu")
+
+
+def tiles() -> None:
+    """One tile of both kernels, its product over features alone, and all with the store."""
+    import jax
+
+    import finitewidth as fw
+    from finitewidth.scale.store import Tile
+    from finitewidth.scale.tile_program import KernelProgram
+
+    x, _ = standardised(8192)
+    net, size = relu_network(), 2048
+    program = KernelProgram.of(net, x, size)
+    alone = jax.jit(lambda a, b: a @ b.T)
+    a, b = jax.numpy.asarray(x[:size]), jax.numpy.asarray(x[size : 2 * size])
+    contestants = {
+        "tile program": lambda: jax.block_until_ready(program.tile(Tile(0, 1))),
+        "product over 784 features alone": lambda: jax.block_until_ready(alone(a, b)),
+    }
+    for run in contestants.values():
+        run()
+    for name, run in contestants.items():
+        print(f"{name}: {_cpu(run, 6) / size**2 * 1e9:.1f} ns per pair")
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = _cpu(lambda: fw.scale.gram(net, x, Path(folder) / f"k{time.time_ns()}"), 1)
+    print(f"with Zarr's files and checksums: {seconds / (10 * size**2) * 1e9:.1f} ns per pair (10 tiles)")
+
+
+def _cpu(run, turns: int) -> float:
+    started = time.process_time()
+    for _ in range(turns):
+        run()
+    return (time.process_time() - started) / turns
+
+
+def workers() -> None:
+    """The same store by one worker and by two, each with one thread; the second run of each counts."""
+    import finitewidth as fw
+
+    x, _ = standardised(12288)
+    for count in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "scheduler.json"
+            command = [sys.executable, "-m", "dask"]
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            shared = ["--scheduler-file", str(file), "--no-dashboard"]
+            single = os.environ | {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+            processes = [
+                subprocess.Popen(
+                    [*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *shared], **quiet
+                )
+            ]
+            while not file.exists():
+                time.sleep(0.1)
+            address = json.loads(file.read_text())["address"]
+            processes += [
+                subprocess.Popen(
+                    [*command, "worker", "--nthreads", "1", "--no-nanny", *shared], env=single, **quiet
+                )
+                for _ in range(count)
+            ]
+            time.sleep(6)
+            net = relu_network()
+            fw.scale.gram(net, x[:4096], Path(folder) / "warm", scheduler=address)
+            started = time.perf_counter()
+            fw.scale.gram(net, x, Path(folder) / "k", scheduler=address)
+            wall = time.perf_counter() - started
+            print(f"{count} workers: {wall:.2f} s wall for 21 tiles of 2048, both kernels")
+            for process in reversed(processes):
+                process.kill()
+                process.wait()
+
+
+def iterations() -> None:
+    """Sweeps to a true residual of 1e-3, ridge 1e-3 of the mean diagonal."""
+    from finitewidth.linalg.pcg import conjugate_gradients
+    from finitewidth.prediction.large.system import LargeSystem
+
+    print("| rows | rank | with | without |\n|---|---|---|---|")
+    for rows in (2_500, 5_000, 10_000):
+        x, labels = standardised(rows)
+        y = np.eye(10)[labels] - 0.1
+        net = relu_network()
+        with LargeSystem(net, x, "ntk", 1.0, outputs=10, memory=4 * 10**9) as system:
+            diagonal = float(np.mean(system.program.diagonal.ntk))
+            system.ridge = 1e-3 * diagonal
+            found = system.solve(y, 1e-3, "coefficients")
+            plain = conjugate_gradients(system.product, y, lambda r: r, 1e-3, most=400)
+        counts = [f"{run.iterations}{'' if run.converged else ', not converged'}" for run in (found, plain)]
+        print(f"| {rows:,} | {system.rank:,} | {' | '.join(counts)} |", flush=True)
+
+
+def memory() -> None:
+    """A bound of 700 MB on 8,000 rows: anonymous memory of the process beyond what Python and JAX take."""
+    import finitewidth as fw
+
+    x, labels = standardised(8_000)
+    y, net = np.eye(10)[labels] - 0.1, relu_network()
+    fw.predict(net, x[:600], y[:600], x[:64], ridge=1.0, solver="iterative")
+    before = _anonymous()
+    law = fw.predict(net, x, y, x[:64], ridge=1.0, solver="iterative", memory=700 * 10**6)
+    used = (_anonymous(peak=True) - before) / 1e6
+    print(f"bound 700 MB, rank {law.solve.rank}: {used:.0f} MB beyond the start, mapped tiles included")
+
+
+def _anonymous(peak: bool = False) -> int:
+    """Peak of resident memory without the pages of files; the peak is an upper bound, files included."""
+    if peak:
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
+
+
+def fashion() -> None:
+    """The command on 60,000 training and 10,000 test images, with its anonymous memory watched."""
+    folder = Path(tempfile.mkdtemp(prefix="fashion-"))
+    for part, name in (("train", "train"), ("t10k", "test")):
+        x, labels = images(part)
+        np.savez(folder / f"{name}.npz", x=x, y=labels)
+    command = [sys.executable, "-m", "finitewidth", "predict", str(folder / "train.npz"), "--test"]
+    command += [str(folder / "test.npz"), "--activation", "relu", "--hidden", f"128x{HIDDEN}", "--order", "0"]
+    command += ["--scale", "common", "--task", "classification", "--out", str(folder / "out"), *sys.argv[2:]]
+    started = time.perf_counter()
+    process, most = subprocess.Popen(command), 0
+    while process.poll() is None:
+        try:
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            most = max(most, next((int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0))
+        except FileNotFoundError:
+            break
+        time.sleep(0.2)
+    wall, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"{wall:.0f} s wall, {used.ru_utime + used.ru_stime:.0f} CPU seconds, {most / 1e6:.2f} GB anonymous"
+    )
+    if process.returncode == 0:
+        summary = json.loads((folder / "out" / "summary.json").read_text())
+        print(json.dumps(summary["solver"] | {"rows with variances": None, "variances": None}, indent=1))
+        print("accuracy", summary["scores"]["accuracy"], "ridge", summary["training"]["ridge"])
+    shutil.rmtree(folder)
+
+
+def main() -> None:
+    parts = {part.__name__: part for part in (tiles, workers, iterations, memory, fashion)}
+    for name in sys.argv[1:2] or parts:
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+r"""The eigenvectors of the training NTK, found once for everything that is a filter on its spectrum.
+
+With $\Theta = V w V^T$ and $\tilde K = V^T K V$, networks that are trained to the end under a ridge r,
+without point i, miss its label by $[Ay]_i/A_{ii}$ on average, with variance $[AKA]_{ii}/A_{ii}^2$, where
+$A_{ii} = \sum_j V_{ij}^2 g_j$, $[AKA]_{ii} = \sum_{jk} V_{ij} g_j \tilde K_{jk} g_k V_{ik}$ and
+$g = 1/(w+r)$: another ridge takes one product, not another factorisation.
+"""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from finitewidth.arrays import AnyArray
+from finitewidth.dynamics.kernel_descent import Spectrum
+from finitewidth.linalg.congruence import congruence, congruence_diagonal
+from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
+from finitewidth.statistics.kernels import Kernels
+
+
+def missed_labels(
+    spectrum: Spectrum, ridge: float | int, y: Float[AnyArray, "train out"]
+) -> tuple[Float[np.ndarray, "train out"], Float[np.ndarray, " train"]]:
+    r"""$[Ay]_i/A_{ii}$, by which a label is missed when its point is left out, and $A_{ii}$."""
+    V, y, gain = np.asarray(spectrum.eigenvectors), np.asarray(y), spectrum.inverse(ridge)
+    diagonal = np.einsum("ij,ij,j->i", V, V, gain)
+    return (V @ (gain[:, None] * (V.T @ y))) / diagonal[:, None], diagonal
+
+
+class KernelModes(eqx.Module):
+    """Spectrum of the training NTK, and the NNGP kernel in the basis of its eigenvectors, (train, train)."""
+
+    spectrum: Spectrum
+    nngp: Float[AnyArray, "train train"]
+
+    @classmethod
+    def of(cls, train: Kernels) -> "KernelModes":
+        """Diagonalise the NTK; beside the kernels and the result this holds one matrix more for a while."""
+        spectrum = Spectrum.by_lapack(train.ntk)
+        return cls(spectrum, congruence(spectrum.eigenvectors, train.nngp))
+
+    def left_out(self, ridge: float | int, y: Float[AnyArray, "train out"]) -> LeftOut:
+        """Predictions at each training point by networks trained to the end without it."""
+        missed, diagonal = missed_labels(self.spectrum, ridge, y)
+        V, gain = np.asarray(self.spectrum.eigenvectors), self.spectrum.inverse(ridge)
+        variance = congruence_diagonal(V, np.asarray(self.nngp), gain) / diagonal**2
+        return LeftOut(np.asarray(y) - missed, variance)
+
+    def cumulative_power(
+        self, y: Float[AnyArray, "train out"]
+    ) -> tuple[Float[np.ndarray, " modes"], Float[np.ndarray, " modes"]]:
+        """Eigenvalues over the number of points, in falling order, and the share of y in the modes so far.
+
+        Modes at the level of rounding are left out.
+        """
+        w, y = np.asarray(self.spectrum.eigenvalues), np.asarray(y)
+        kept = w > len(w) * np.finfo(w.dtype).eps * w[-1]
+        power = np.sum((np.asarray(self.spectrum.eigenvectors).T @ y) ** 2, axis=1)
+        return w[kept][::-1] / len(w), np.cumsum(power[kept][::-1]) / np.sum(y**2)

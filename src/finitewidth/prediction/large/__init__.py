@@ -1,0 +1,1 @@
+"""Predictions from more rows than fit into memory as matrices."""

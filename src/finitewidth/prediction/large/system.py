@@ -1,0 +1,237 @@
+r"""The linear system of a prediction from many rows, $(\Theta+r)\,a = b$, without the matrix in memory.
+
+Its tiles lie in a store, or are computed whenever they are used. Conjugate gradients with a preconditioner of
+low rank solve it for all right-hand sides in one sweep through the tiles for each iteration.
+"""
+
+import math
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from finitewidth.architecture import Layer
+from finitewidth.arrays import AnyArray
+from finitewidth.linalg.packed import Tiles, packed_product
+from finitewidth.linalg.pcg import Solution, conjugate_gradients
+from finitewidth.linalg.rpcholesky import Preconditioner, pivoted_cholesky
+from finitewidth.prediction.large.budget import iterative_budget
+from finitewidth.prediction.large.progress import Announce, Stages, silent
+from finitewidth.scale.gram import gram
+from finitewidth.scale.tile_program import ComputedKernel, KernelProgram
+
+Governed = Literal["ntk", "nngp"]
+# Test rows whose kernels with some training rows are in memory at a time.
+_TEST_ROWS = 1024
+# Below this ridge, relative to the diagonal, kernels rounded to single precision may lose their sign.
+_RIDGE_FOR_SINGLE = 3e-4
+_SPARE_DISK = 1.1
+
+
+class Probes(NamedTuple):
+    """Test points: variances and lengths |m*| of their weights. Training rows: A_ii, left-out variances."""
+
+    variance: Float[np.ndarray, " k"]
+    lengths: Float[np.ndarray, " k"]
+    diagonal: Float[np.ndarray, " held"]
+    left_out_variance: Float[np.ndarray, " held"]
+
+
+class LargeSystem:
+    """Kernels of many training rows and a preconditioner for them; close it to remove scratch files.
+
+    Parameters
+    ----------
+    net, x
+        The network and its training inputs (train, features).
+    governed
+        "ntk" for networks trained by gradient descent, "nngp" for Bayesian inference.
+    ridge
+        Added to the diagonal: the ridge, or the noise.
+    outputs
+        Columns that will be solved for at a time.
+    memory
+        Bound in bytes.
+    store, scheduler
+        As in `scale.gram`; without a store the tiles go to a scratch directory, if its disk has room.
+    """
+
+    def __init__(
+        self,
+        net: Layer,
+        x: Float[AnyArray, "train d"],
+        governed: Governed,
+        ridge: float,
+        *,
+        outputs: int,
+        memory: int,
+        store: str | os.PathLike | None = None,
+        scheduler: str | None = None,
+        announce: Announce = silent,
+        low_rank_only: bool = False,
+    ):
+        self.stages, self.governed, self.ridge = Stages(announce), governed, float(ridge)
+        self.threads = len(os.sched_getaffinity(0))
+        self._scratch: tempfile.TemporaryDirectory | None = None
+        x = np.asarray(x)
+        self.stages.begin("inputs")
+        mean = self._mean_diagonal(net, x)
+        if x.dtype == np.float64 and self.ridge >= _RIDGE_FOR_SINGLE * mean:
+            x = x.astype(np.float32)
+        self.budget = iterative_budget(
+            len(x), math.prod(x.shape[1:]), outputs, x.dtype.itemsize, self.threads, memory
+        )
+        self.program = KernelProgram.of(net, x, self.budget.tile)
+        self.kernels: dict[str, Tiles] = {}
+        if not low_rank_only:
+            self._make_tiles(net, x, store, scheduler)
+        self.stages.begin("preconditioner")
+        low_rank = pivoted_cholesky(
+            lambda rows: self.program.columns(rows, governed),
+            np.asarray(getattr(self.program.diagonal, governed))[: len(x)],
+            self.budget.rank,
+            np.random.default_rng(0),
+            lambda count: self.stages.done(count / self.budget.rank),
+        )
+        self.rank = len(low_rank.pivots)
+        self._pivots = low_rank.pivots
+        self._core = np.asarray(low_rank.factor[low_rank.pivots], float)
+        self.preconditioner = Preconditioner.of(low_rank, self.ridge)
+        self.stages.end()
+
+    def _mean_diagonal(self, net: Layer, x: np.ndarray) -> float:
+        """Of some rows: enough to choose a precision by."""
+        few = x[:: max(1, len(x) // 256)][:256]
+        return float(np.mean(getattr(KernelProgram.of(net, few, len(few)).diagonal, self.governed)))
+
+    def _make_tiles(self, net: Layer, x: np.ndarray, store: Any, scheduler: str | None) -> None:
+        names = ("nngp", "ntk") if self.governed == "ntk" else ("nngp",)
+        self.stages.begin("kernel tiles")
+        if store is None:
+            tiles = -(-len(x) // self.budget.tile)
+            needed = len(names) * tiles * (tiles + 1) // 2 * self.budget.tile**2 * x.dtype.itemsize
+            if shutil.disk_usage(tempfile.gettempdir()).free < _SPARE_DISK * needed:
+                self.where = "computed in every sweep"
+                self.kernels = {name: ComputedKernel(self.program, name) for name in names}
+                return
+            self._scratch = tempfile.TemporaryDirectory(prefix="finitewidth-")
+            store = Path(self._scratch.name) / "kernels.zarr"
+        self.where = f"in {store}"
+        kept = gram(
+            net, x, store, which=names, tile=self.budget.tile, scheduler=scheduler,
+            progress=lambda done, total: self.stages.done(done / total),
+        )  # fmt: skip
+        self.kernels = {name: getattr(kept, name) for name in names}
+
+    def __enter__(self) -> "LargeSystem":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove scratch files; the system cannot solve any more."""
+        self.kernels = {}
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
+
+    def product(self, V: Float[np.ndarray, "train k"], *, precise: bool) -> Float[np.ndarray, "train k"]:
+        """Kernel plus ridge, times V."""
+        found = packed_product(self.kernels[self.governed], V, precise=precise, threads=self.threads)
+        return found + self.ridge * V
+
+    def solve(
+        self,
+        right: Float[np.ndarray, "train k"],
+        tolerance: float,
+        stage: str,
+    ) -> Solution:
+        """(kernel + ridge)^-1 times `right`, to this relative residual."""
+        self.stages.begin(stage)
+
+        def report(iterations: int, residual: float) -> None:
+            share = math.log(max(residual, tolerance)) / math.log(tolerance)
+            words = f" (iteration {iterations}, residual {residual:.1g})"
+            self.stages.done(min(max(share, 0.01), 1.0), words)
+
+        found = conjugate_gradients(
+            self.product, right, self.preconditioner.solve, tolerance, on_iteration=report
+        )
+        self.stages.end()
+        return found
+
+    def nystrom(self, y: Float[np.ndarray, "train out"]) -> Float[np.ndarray, "train out"]:
+        r"""Coefficients of ridge regression on the features $\phi(x) = L^{-1}k_S(x)$ of the pivots S.
+
+        $F = K_{\cdot S}L^{-T}$ holds the features of the training rows, so the weights are
+        $w = (F^TF+r)^{-1}F^Ty = W\frac{s}{s^2+r}U^Ty$, and the coefficients of the pivots $L^{-T}w$.
+        """
+        basis, squares, rotation, _ = self.preconditioner
+        inside = (basis.T @ y.astype(basis.dtype)).astype(float)
+        weights = rotation @ ((np.sqrt(squares) / (squares + self.ridge))[:, None] * inside)
+        coefficients = np.zeros_like(y)
+        coefficients[self._pivots] = np.linalg.lstsq(self._core.T, weights, rcond=1e-12)[0]
+        return coefficients
+
+    def mean_at(
+        self, x: Float[AnyArray, "test d"], coefficients: Float[np.ndarray, "train out"]
+    ) -> Float[np.ndarray, "test out"]:
+        """Kernels with the training rows, times coefficients."""
+        self.stages.begin("test rows")
+        right, parts = coefficients.astype(self.program.points.x.dtype), []
+        for start in range(0, len(x), _TEST_ROWS):
+            some = np.asarray(x[start : start + _TEST_ROWS])
+            others, _ = self.program.others(some)
+            total = np.zeros((len(some), coefficients.shape[1]))
+            for rows, block in self.program.strips(others, self.governed):
+                total += block[:, : len(some)].T @ right[rows]
+            parts.append(total)
+            self.stages.done(min((start + _TEST_ROWS) / len(x), 1.0))
+        self.stages.end()
+        return np.concatenate(parts)
+
+    def probe(self, x: Float[AnyArray, "k d"], rows: Int[np.ndarray, " held"], tolerance: float) -> "Probes":
+        r"""Variances at some test points, and what some training rows are worth; all solved in one block.
+
+        With $A = (\Theta+r)^{-1}$ and $m = A\theta_*$ a trained network has variance
+        $K_{**} - 2 m\cdot k_* + m^T K m$, the posterior $K_{**} - m\cdot k_*$. Training row i, left out, is
+        missed by $[Ay]_i/A_{ii}$, with variance $[AKA]_{ii}/A_{ii}^2$; for the posterior
+        the label has variance $1/A_{ii}$.
+        """
+        units = np.zeros((self.program.n, len(rows)))
+        units[rows, np.arange(len(rows))] = 1
+        others, own = self.program.others(x)
+        columns = {name: self._columns(others, name, len(x)) for name in self.kernels}
+        right = np.concatenate([columns[self.governed], units], axis=1)
+        solved = self.solve(right, tolerance, "variances")
+        weights = solved.x
+        # b.x + x.rho is right to second order in what is left, rho, where b.x alone is to first order.
+        gained = np.sum(weights * solved.remainder, axis=0)
+        m, a = weights[:, : len(x)], weights[:, len(x) :]
+        prior, overlap = np.asarray(own.nngp, float), np.sum(m * columns["nngp"], axis=0)
+        diagonal = a[rows, np.arange(len(rows))] + gained[len(x) :]
+        if self.governed == "nngp":
+            variance, left_out = prior - overlap - gained[: len(x)], 1 / diagonal - self.ridge
+        else:
+            self.stages.begin("variances")
+            through = packed_product(self.kernels["nngp"], weights, threads=self.threads)
+            forms = np.sum(weights * through, axis=0)
+            variance, left_out = prior - 2 * overlap + forms[: len(x)], forms[len(x) :] / diagonal**2
+            self.stages.end()
+        return Probes(np.maximum(variance, 0), np.linalg.norm(m, axis=0), diagonal, np.maximum(left_out, 0))
+
+    def _columns(self, others: Any, name: str, k: int) -> Float[np.ndarray, "train k"]:
+        found = np.empty((self.program.n, k))
+        for rows, block in self.program.strips(others, name):
+            found[rows] = block[:, :k]
+        return found
+
+
+def some_rows(n: int, count: int) -> Int[np.ndarray, " count"]:
+    """At most `count` of n rows, drawn once and for all, in order."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:count])

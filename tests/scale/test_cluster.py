@@ -1,0 +1,114 @@
+"""A real Dask cluster of two processes on this machine: the same matrix, also when a worker is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from finitewidth.engines import DaskCluster
+from finitewidth.scale import gram
+from scale.kernels_of_points import NET, TILE, points
+
+
+class Cluster:
+    """A scheduler and workers, each a process; all are ended with the tests."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.file = folder / "scheduler.json"
+        self.processes: list[subprocess.Popen] = []
+        self.start("scheduler", "--host", "127.0.0.1", "--port", "0")
+        self.wait_for(self.file.exists)
+        self.address = json.loads(self.file.read_text())["address"]
+
+    def start(self, kind: str, *arguments: str) -> subprocess.Popen:
+        command = [sys.executable, "-W", "ignore", "-m", "dask", kind, *arguments, "--no-dashboard"]
+        with (self.folder / f"{kind}-{len(self.processes)}.log").open("w") as log:
+            process = subprocess.Popen(
+                [*command, "--scheduler-file", str(self.file)], stdout=log, stderr=log, cwd=self.folder
+            )
+        self.processes.append(process)
+        return process
+
+    def worker(self) -> subprocess.Popen:
+        return self.start("worker", "--nthreads", "1", "--no-nanny", "--memory-limit", "2GB")
+
+    def wait_for(self, met, seconds: float = 60) -> None:
+        until = time.monotonic() + seconds
+        while not met():
+            if time.monotonic() > until:
+                logs = "".join(p.read_text()[-800:] for p in self.folder.glob("*.log"))
+                raise TimeoutError(f"the cluster did not come up: {logs}")
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.worker()
+        cluster.worker()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def by_threads(tmp_path_factory):
+    return gram(NET, points(), tmp_path_factory.mktemp("threads") / "k", tile=TILE)
+
+
+def _workers(address: str) -> int:
+    with DaskCluster(address) as engine:
+        return engine.count
+
+
+def test_a_cluster_computes_the_same_bits_as_threads(cluster, by_threads, tmp_path):
+    cluster.wait_for(lambda: _workers(cluster.address) == 2)
+    kept = gram(NET, points(), tmp_path / "k", tile=TILE, scheduler=cluster.address)
+    for name in ("nngp", "ntk"):
+        assert (np.asarray(getattr(kept, name)) == np.asarray(getattr(by_threads, name))).all()
+
+
+def test_a_worker_that_is_killed_loses_nothing(cluster, by_threads, tmp_path):
+    victim = cluster.processes[1]
+
+    def progress(done: int, total: int) -> None:
+        if done == 7:
+            os.kill(victim.pid, signal.SIGKILL)
+
+    kept = gram(NET, points(), tmp_path / "k", tile=TILE, scheduler=cluster.address, progress=progress)
+    assert victim.wait() == -signal.SIGKILL
+    assert kept.missing() == []
+    assert (np.asarray(kept.ntk) == np.asarray(by_threads.ntk)).all()
+
+
+def test_an_error_in_a_worker_is_the_error_of_the_run(cluster, tmp_path):
+    with DaskCluster(cluster.address) as engine:
+        assert sorted(engine.map(abs, [-3, 2, -1])) == [1, 2, 3]
+        with pytest.raises(ZeroDivisionError):
+            list(engine.map((1).__truediv__, [1, 0, 2]))
+
+
+def test_a_scheduler_that_is_lost_is_said_and_the_tiles_stay(cluster, tmp_path):
+    def progress(done: int, total: int) -> None:
+        if done == 3:
+            os.kill(cluster.processes[0].pid, signal.SIGKILL)
+
+    with pytest.raises(ConnectionError, match=r"scheduler at tcp://127.0.0.1:\d+ was lost"):
+        gram(NET, points(), tmp_path / "k", tile=TILE, scheduler=cluster.address, progress=progress)
+    calls = []
+    kept = gram(NET, points(), tmp_path / "k", tile=TILE, progress=lambda *done: calls.append(done))
+    assert calls[0][0] >= 3
+    assert kept.missing() == []
