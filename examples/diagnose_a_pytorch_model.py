@@ -3,6 +3,8 @@
 python examples/diagnose_a_pytorch_model.py     (needs PyTorch)
 """
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
@@ -18,7 +20,7 @@ def network(gain: float) -> nn.Sequential:
     """Eight layers of 96 tanh units with weights of variance gain^2 / fan-in."""
     torch.manual_seed(0)
     sizes = [64, *[96] * 8, 10]
-    layers = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (nn.Linear(a, b), nn.Tanh())][:-1]
+    layers = [m for a, b in pairwise(sizes) for m in (nn.Linear(a, b), nn.Tanh())][:-1]
     for layer in layers:
         if isinstance(layer, nn.Linear):
             nn.init.normal_(layer.weight, std=gain / layer.in_features**0.5)

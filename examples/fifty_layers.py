@@ -25,7 +25,8 @@ advice = fw.tune("gelu", depth=50, width=128, x=x.numpy(), n_out=10)
 print(advice.verdict)
 for name, signal in advice.signals.items():
     print(
-        f"{name:18s} gradient at layer 1: {signal.gradient[0]:.0e}, correlation of two inputs: {signal.correlation:.3f}"
+        f"{name:18s} gradient at layer 1: {signal.gradient[0]:.0e}, "
+        f"correlation of two inputs: {signal.correlation:.3f}"
     )
 
 

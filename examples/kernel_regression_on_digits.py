@@ -20,12 +20,12 @@ machine = SVC(C=10, gamma="scale").fit(x, y)
 print(f"{len(x)} images to learn from, {len(x_test)} to recognise")
 print(f"infinitely wide ReLU network: accuracy {network.score(x_test, y_test):.3f}")
 print(f"support vector machine:       accuracy {machine.score(x_test, y_test):.3f}")
-print(
-    f"mean log probability of the right digit: {np.log(probability[np.arange(len(y_test)), y_test]).mean():.3f}"
-)
+right_digit = probability[np.arange(len(y_test)), y_test]
+print(f"mean log probability of the right digit: {np.log(right_digit).mean():.3f}")
 for share in (0.5, 0.9, 0.99):
     sure = probability.max(axis=1) >= share
     right = probability.argmax(axis=1)[sure] == y_test[sure]
     print(
-        f"{sure.mean():6.1%} of the images have a digit of probability {share} or more; {right.mean():.1%} of these are right"
+        f"{sure.mean():6.1%} of the images have a digit of probability {share} or more; "
+        f"{right.mean():.1%} of these are right"
     )

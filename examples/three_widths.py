@@ -27,9 +27,8 @@ for width in widths:
     net = fw.MLP(hidden=(width, width), activation="tanh", C_b=0.2, C_W=1.5)
     law = fw.predict(net, x, y, x_test, ridge=ridge, order=1)
     check = fw.verify(law, networks=options.networks, key=jax.random.key(width))
-    print(
-        f"width {width}: infinite width {np.round(law.infinite_width.mean[:, 0], 3)}, order 1 {np.round(law.mean[:, 0], 3)}"
-    )
+    infinite, corrected = (np.round(means[:, 0], 3) for means in (law.infinite_width.mean, law.mean))
+    print(f"width {width}: infinite width {infinite}, order 1 {corrected}")
     print(check)
     for axis, theory, flat, measured, bar in (
         (axes[0], law.mean[:, 0], law.infinite_width.mean[:, 0], check.mean[:, 0], check.sem[:, 0]),
