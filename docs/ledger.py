@@ -51,7 +51,7 @@ def load(results: Path) -> list[dict]:
 
 
 def write_pages(records: list[dict], results: Path) -> None:
-    """Overview, chapter pages, figures, and the list of chapters for the navigation."""
+    """Overview, chapter pages, figures, the chapters for the navigation, and the place of every claim."""
     shutil.rmtree(LEDGER, ignore_errors=True)
     LEDGER.mkdir(parents=True)
     order = list(dict.fromkeys(record["chapter"] for record in records))
@@ -64,6 +64,8 @@ def write_pages(records: list[dict], results: Path) -> None:
         shutil.copy(results / record["figure"], LEDGER / record["figure"])
     navigation = [{name: f"ledger/{slug(name)}.md"} for name in chapters]
     (LEDGER / "chapters.json").write_text(json.dumps(navigation), encoding="utf-8")
+    places = {record["id"]: f"ledger/{slug(record['chapter'])}.md#{record['id']}" for record in records}
+    (LEDGER / "claims.json").write_text(json.dumps(places), encoding="utf-8")
 
 
 def overview(chapters: dict[str, list[dict]]) -> str:
