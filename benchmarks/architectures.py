@@ -54,10 +54,36 @@ def residual_mlp(name, blocks, norm=False):
     return [dense(), repeated(blocks, block), activation(name), dense()]
 
 
+def conv(C_W=2.0, C_b=0.1):
+    return {"layer": "Conv", "filter": [3, 3], "strides": [1, 1], "padding": "SAME", "C_W": C_W, "C_b": C_b}
+
+
+def conv_net(head):
+    """Three convolutions with ReLU, positions averaged or flattened, and a readout."""
+    return [*[conv(), activation("relu")] * 3, {"layer": head}, dense()]
+
+
+def attention_block():
+    """A pre-norm block: attention, then two dense layers with GELU; the mean token is read."""
+    attention = {"layer": "Attention", "kind": "softmax", "scaling": "linear", "C_QK": 1.0, "C_OV": 1.0}
+    norm = {"layer": "LayerNorm"}
+    return [
+        dense(),
+        residual(1.0, norm, {**attention, "C_b": 0.0}),
+        residual(1.0, norm, dense(2.0, 0.1), activation("gelu"), dense(1.0, 0.1)),
+        norm,
+        {"layer": "GlobalAvgPool"},
+        dense(),
+    ]
+
+
 JOBS = [
     Job("residual MLP, ReLU, 20 blocks", 1000, (32,), residual_mlp("relu", 20), 25),
     Job("residual MLP, GELU, 20 blocks", 1000, (32,), residual_mlp("gelu", 20), 15),
     Job("residual MLP, GELU, 20 blocks, pre-norm", 1000, (32,), residual_mlp("gelu", 20, norm=True), 15),
+    Job("convolutions, 8 x 8, flattened", 100, (8, 8, 3), conv_net("Flatten"), 8),
+    Job("convolutions, 8 x 8, pooled", 30, (8, 8, 3), conv_net("GlobalAvgPool"), 25),
+    Job("attention block, 16 tokens", 50, (16, 8), attention_block(), 11),
 ]
 
 

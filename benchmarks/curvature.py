@@ -30,6 +30,8 @@ from finitewidth import measure
 WIDTHS = (784, 784, 480, 10)
 COUNT, TOLERANCE = 10, 1e-3
 PROBES, STEPS = 16, 20
+# Of H v: two products at every layer and four more above the first, a multiplication and an addition each.
+FLOPS = 2000 * (4 * 997_050 + 8 * (997_050 - 784 * 784 - 784))
 _README = Path(__file__).parent / "README.md"
 _BEGIN, _END = "<!-- curvature: begin -->", "<!-- curvature: end -->"
 
@@ -111,9 +113,14 @@ def compare(data, trace, turns):
     for name, contestant in everyone.items():
         contestant.ask("prepare", data=data, library=name)
     products = in_turns(everyone, turns, "product", kind="hessian", repeats=5)
-    flops = 2000 * (4 * 997_050 + 8 * (997_050 - 784 * 784 - 784))
-    rate = flops / typical(products["jax"]) / 1e9
-    row("H v", products, f"{rate:.0f} GFlop/s; a plain product of matrices {gemm_rate():.0f}")
+    rate = FLOPS / typical(products["jax"]) / 1e9
+    spent = [everyone["jax"].ask("products_alone", repeats=5) for _ in range(turns)]
+    alone = FLOPS / statistics.median(spent) / 1e9
+    row(
+        "H v",
+        products,
+        f"{rate:.0f} GFlop/s; its products of matrices alone {alone:.0f}, one in NumPy {gemm_rate():.0f}",
+    )
     without = {name: everyone[name] for name in ("jax", "torch", "curvlinops")}
     row("G v", in_turns(without, turns, "product", kind="gauss-newton", repeats=5), "")
 
@@ -177,6 +184,19 @@ def compare(data, trace, turns):
     return lines, "; against ".join(", ".join(f"{k} {v}" for k, v in side.items()) for side in versions)
 
 
+def bounds(data, turns):
+    """H v of this library beside its products of matrices alone, in turns."""
+    with Contestant(sys.executable, "own_curvature.py") as own:
+        own.ask("prepare", data=data, library="jax")
+        for _ in range(turns):
+            spent = own.ask("product", kind="hessian", repeats=5)["cpu"], own.ask("products_alone", repeats=5)
+            whole, alone = (FLOPS / part / 1e9 for part in spent)
+            print(
+                f"H v {whole:.0f} GFlop/s, its products alone {alone:.0f}, NumPy {gemm_rate():.0f}; "
+                f"H v / products {spent[1] / spent[0]:.2f}"
+            )
+
+
 def _rms(values):
     return float(np.sqrt(np.mean(np.square(values))))
 
@@ -202,10 +222,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--dry", action="store_true", help="print only, leave the README alone")
+    parser.add_argument(
+        "--product", action="store_true", help="only our own H v and what bounds it; no peers"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder) / "data.npz")
         trace = shared_data(data)
+        if options.product:
+            bounds(data, options.turns)
+            return
         lines, used = compare(data, trace, options.turns)
     lines = [
         f"{datetime.date.today()}, {machine.description()}, Python {platform.python_version()}; {used}.",

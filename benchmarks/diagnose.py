@@ -1,9 +1,9 @@
 """Whether `fw.diagnose` finds what is wrong, and is quiet where nothing is.
 
-`python benchmarks/diagnose.py` trains thirty healthy networks that had no part in any rule, the thirty of
-`healthy_models.py`, after which one rule was changed, and eighteen sick ones, three for each fault. It prints
-the tables and stores them in `benchmarks/README.md`.
-`--only digits` looks at those whose names contain the word, and stores nothing.
+`python benchmarks/diagnose.py` trains thirty healthy networks that had no part in any rule, the sixty after
+which rules were changed, and eighteen sick ones, three for each fault. It prints the tables and stores them
+in `benchmarks/README.md`. `--only digits` looks at those whose names contain the word, `--group sick` at one
+of the three groups; neither stores anything.
 """
 
 import argparse
@@ -18,10 +18,12 @@ from healthy_models import HEALTHY
 from other_healthy_models import OTHERS
 from sick_models import SICK
 from trained_models import Trained
+from unseen_healthy_models import UNSEEN
 
 import finitewidth as fw
 
 _README = Path(__file__).parent / "README.md"
+_GROUPS = ("unseen", "seen", "sick")
 _BEGIN, _END = "<!-- diagnose: begin -->", "<!-- diagnose: end -->"
 
 
@@ -60,15 +62,16 @@ def main() -> None:
     """Both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="look at those whose names contain this")
-    only = parser.parse_args().only
+    parser.add_argument("--group", choices=_GROUPS, help="look at one group")
+    only, group = (getattr(parser.parse_args(), name) for name in ("only", "group"))
     torch.set_num_threads(1)
     head = "| network | | parameters | score | {}faults | notes | time |\n|---|---|---|---|{}---|---|---|"
     heads = head.format("", ""), head.format("wrong with it | ", "---|")
+    healthy = [{name: (None, make) for name, make in one.items()} for one in (UNSEEN, OTHERS | HEALTHY)]
     chosen = [
-        {name: (None, make) for name, make in healthy.items() if only in name}
-        for healthy in (OTHERS, HEALTHY)
+        {name: pair for name, pair in networks.items() if only in name and group in (None, of)}
+        for of, networks in zip(_GROUPS, (*healthy, SICK), strict=True)
     ]
-    chosen.append({name: pair for name, pair in SICK.items() if only in name})
     tables, wrong = [], []
     for networks, title in zip(chosen, (heads[0], *heads), strict=True):
         print(title)
@@ -82,7 +85,7 @@ def main() -> None:
         f"{len(chosen[1])} others; {len(chosen[2]) - wrong[2]} of {len(chosen[2])} sick ones found."
     )
     print(summary)
-    if not only:
+    if not only and group is None:
         _store("\n\n".join([summary, *("\n".join(table) for table in tables)]))
     sys.exit(wrong[0] > 1 or wrong[2] > 0)
 

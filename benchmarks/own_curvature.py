@@ -1,5 +1,6 @@
 """The side of this library in the comparison of curvature, with a network of JAX or of PyTorch."""
 
+import functools
 import resource
 import time
 from importlib import metadata
@@ -57,6 +58,34 @@ def product(kind, repeats):
     return {name: seconds / repeats for name, seconds in times.items()}
 
 
+def products_alone(repeats):
+    """CPU seconds of the products of matrices in H v and of nothing else, each a program of its own.
+
+    A layer of b units on a inputs takes, at N points, x dW^T and dd^T x, and above the first layer also
+    dx W^T, d dW, dd W and d^T dx: N a b multiplications each.
+    """
+    points, widths = 2000, (784, 784, 480, 10)
+    rng, total = np.random.default_rng(0), 0.0
+    forms = {"nk,mk->nm": ("na", "ba"), "nk,km->nm": ("nb", "ba"), "kn,km->nm": ("nb", "na")}
+    for layer in range(3):
+        sizes = {"n": points, "a": widths[layer], "b": widths[layer + 1]}
+        for form, (one, other) in forms.items():
+            times = (0 if form == "nk,km->nm" else 1) if layer == 0 else 2
+            parts = [
+                jax.device_put(rng.normal(size=[sizes[axis] for axis in axes]).astype(np.float32))
+                for axes in (one, other)
+            ]
+            if times:
+                total += times * _seconds(jax.jit(functools.partial(jax.numpy.einsum, form)), parts, repeats)
+    return total
+
+
+def _seconds(run, parts, repeats):
+    run(*parts).block_until_ready()
+    spent, _ = timed(lambda: [run(*parts).block_until_ready() for _ in range(repeats)])
+    return spent["cpu"] / repeats
+
+
 def top(count, tolerance):
     """Largest eigenpairs, with the worst residual relative to its eigenvalue, checked by one more product."""
     operator = hessian()
@@ -100,4 +129,4 @@ def versions():
 
 
 if __name__ == "__main__":
-    serve({f.__name__: f for f in (prepare, product, top, trace, density, memory, versions)})
+    serve({f.__name__: f for f in (prepare, product, products_alone, top, trace, density, memory, versions)})

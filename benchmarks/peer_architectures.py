@@ -30,7 +30,8 @@ def residual(entry):
         raise ValueError("the peer's residual blocks have alpha = 1.")
     *first, last = entry["body"]
     square = entry["beta"] ** 2
-    body = serial([*first, {**last, "C_W": square * last["C_W"], "C_b": square * last["C_b"]}])
+    scale = "C_OV" if last["layer"] == "Attention" else "C_W"
+    body = serial([*first, {**last, scale: square * last[scale], "C_b": square * last["C_b"]}])
     around = serial(entry["shortcut"]) if entry["shortcut"] else stax.Identity()
     return stax.serial(stax.FanOut(2), stax.parallel(around, body), stax.FanInSum())
 
@@ -39,7 +40,34 @@ def repeat(entry):
     return serial(entry["body"] * entry["times"])
 
 
+def conv(entry):
+    std = {"W_std": entry["C_W"] ** 0.5, "b_std": entry["C_b"] ** 0.5}
+    return stax.Conv(_CHANNELS, entry["filter"], entry["strides"], entry["padding"], **std)
+
+
+def attention(entry):
+    """Logits divided by the width of a head, keys and queries tied: what the peer calls linear scaling."""
+    if (entry["kind"], entry["scaling"]) != ("softmax", "linear"):
+        raise ValueError("the peer's attention is timed with softmax and linear scaling.")
+    return stax.GlobalSelfAttention(
+        _CHANNELS,
+        n_chan_key=8,
+        n_chan_val=8,
+        n_heads=8,
+        linear_scaling=True,
+        W_key_std=entry["C_QK"] ** 0.5,
+        W_query_std=entry["C_QK"] ** 0.5,
+        W_value_std=entry["C_OV"] ** 0.25,
+        W_out_std=entry["C_OV"] ** 0.25,
+        b_std=entry["C_b"] ** 0.5,
+    )
+
+
 LAYERS = {
+    "Conv": conv,
+    "Attention": attention,
+    "Flatten": lambda entry: stax.Flatten(),
+    "GlobalAvgPool": lambda entry: stax.GlobalAvgPool(),
     "Dense": dense,
     "Activation": activation,
     "Residual": residual,

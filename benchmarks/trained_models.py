@@ -92,6 +92,20 @@ def sequences() -> Data:
     return _split(x, x[:, :, 0].argmax(axis=1))
 
 
+def running() -> Data:
+    """Eight vectors of four numbers; a smooth function of their mean."""
+    x = np.random.default_rng(8).normal(size=(1200, 8, 4))
+    mean = x.mean(axis=1)
+    return _split(x, _standard(np.sin(3 * mean[:, :1]) + mean[:, 1:2]))
+
+
+def tokens() -> Data:
+    """Twelve of thirty words; the class is the group of words that is said most often."""
+    x = np.random.default_rng(9).integers(0, 30, size=(1500, 12))
+    counts = np.stack([np.sum(x % 4 == group, axis=1) for group in range(4)], axis=1)
+    return _split(x, counts.argmax(axis=1))
+
+
 def blobs(classes: int = 6) -> Data:
     """Overlapping clouds in ten dimensions."""
     x, y = datasets.make_blobs(1200, 10, centers=classes, cluster_std=4.0, random_state=5)

@@ -22,29 +22,40 @@ if TYPE_CHECKING:
     from finitewidth.architecture import (
         MLP,
         Activate,
+        AveragePool,
         Concat,
+        Conv,
+        ConvNet,
         Dense,
         Dropout,
+        Flatten,
+        GlobalAveragePool,
         Layer,
         LayerNorm,
         Product,
         Repeat,
         Residual,
         ResidualMLP,
+        ResNet,
         RMSNorm,
         Scale,
+        SelfAttention,
         Sequential,
         Sum,
+        Transformer,
         network,
     )
     from finitewidth.diagnosis import Diagnosis, diagnose
     from finitewidth.dynamics import DirectOptimization, GradientDescent, GradientFlow
+    from finitewidth.dynamics.function_space import FunctionSpaceTraining, train_in_function_space
     from finitewidth.models import CubicModel, LinearModel, QuadraticModel, TangentModel
     from finitewidth.nearly_kernel_methods import NearlyKernel, nearly_kernel, nearly_kernel_machine
     from finitewidth.networks.control_variates import paired_ensemble
     from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.ensembles import Ensemble, train_ensemble
+    from finitewidth.networks.monte_carlo import MonteCarloKernels, monte_carlo_kernels
     from finitewidth.networks.tangent_kernel import empirical_ntk, empirical_ntk_by_group
+    from finitewidth.networks.tangent_products import TangentProducts, empirical_ntk_products
     from finitewidth.networks.taylor import expand
     from finitewidth.networks.training import Training, train
     from finitewidth.prediction import estimators as estimators
@@ -53,7 +64,9 @@ if TYPE_CHECKING:
     from finitewidth.prediction.finite_width.kinks.method import KinkWindows
     from finitewidth.prediction.finite_width.mean_field.method import MeanField
     from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
+    from finitewidth.prediction.gpjax_kernel import gpjax_kernel
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
+    from finitewidth.prediction.infinite_width.given_kernels import predict_from_kernels
     from finitewidth.prediction.infinite_width.posterior import evidence
     from finitewidth.prediction.methods import BayesianInference
     from finitewidth.prediction.predict import predict
@@ -64,7 +77,8 @@ if TYPE_CHECKING:
     from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
     from finitewidth.statistics.kernels import Kernels, kernels, trajectory
     from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
-    from finitewidth.tuning import Tuning, tune
+    from finitewidth.statistics.residual_corrections import ResidualCorrections
+    from finitewidth.tuning import ResidualTuning, Tuning, tune, tune_residual
     from finitewidth.verification.result import Verification
     from finitewidth.verification.trained_networks import TrainedNetworks
     from finitewidth.verification.verify import verify

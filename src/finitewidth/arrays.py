@@ -16,3 +16,9 @@ Elementwise = Callable[[Array], Array]
 Matrix = Float[np.ndarray, "n n"]
 Quadruple = Float[np.ndarray, "n n n n"]
 Labels = Float[AnyArray, "train out"] | Float[AnyArray, " train"]
+
+
+def as_matrix(kernel: Float[AnyArray, "out out n1 n2"]) -> Float[AnyArray, "rows columns"]:
+    """A kernel of all pairs of outputs as a matrix over pairs (output, point)."""
+    n_out, _, n1, n2 = kernel.shape
+    return kernel.swapaxes(1, 2).reshape(n_out * n1, n_out * n2)

@@ -82,3 +82,26 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(command, arguments, words):
     assert result.code == 2
     assert words in " ".join(result.err.split())
     assert "Traceback" not in result.err
+
+
+def test_residual_networks_get_their_branch_scale_and_code(command):
+    result = command(
+        "tune", "--activation", "gelu", "--depth", "16", "--width", "32", "--residual", "--norm", "pre",
+        "--optimizer", "adam", "--code", "both", "--plot", "tune.png",
+    )  # fmt: skip
+    assert result.code == 0
+    text = " ".join(result.out.split())
+    assert "1/sqrt(16)" in text
+    assert "torch.optim.Adam(groups)" in text
+    assert "optax.adam(rate)" in text
+    advice = json.loads(
+        command("tune", "--activation", "gelu", "--depth", "16", "--width", "32", "--residual", "--json").out
+    )
+    assert advice["branch_scale"] == 0.25
+    assert len(advice["signals"]["recommended"]["variance"]) == 17
+
+
+def test_options_of_residual_networks_need_one(command):
+    result = command("tune", "--activation", "relu", "--depth", "4", "--width", "8", "--norm", "pre")
+    assert result.code == 2
+    assert "add --residual" in result.err

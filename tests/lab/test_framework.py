@@ -165,11 +165,32 @@ def test_every_claim_names_its_lecture_or_says_that_it_goes_beyond():
         assert any(source in claim.source for source in (*sources.SOURCES, "K^(3/2)")), claim.id
     assert lab.claim("mlp-step-taylor").source.startswith(sources.DAY_3)
     of_iems = {
+        "adam-is-sign-descent",
         "first-layer-gradient-width",
         "gd-min-norm",
+        "homogeneous-kkt",
+        "importance-weights-matter",
+        "importance-weights-vanish",
+        "influence-convex",
+        "influence-depth",
+        "kappa-homogeneous",
         "lazy-alpha-orders",
         "lazy-doubled-init",
+        "lazy-init-scale",
+        "lazy-one-step",
+        "lazy-vs-feature-generalisation",
+        "lazy-width",
+        "logistic-log-t-law",
         "lr-transfer",
+        "mf-convex-in-measure",
+        "mf-feature-motion",
+        "mf-limit-rate",
+        "newton-schulz",
+        "relu-balance-law",
+        "relu-rescale",
+        "steepest-descent-norms",
+        "svm-kkt",
+        "w2-gradient-flow",
     }
     assert {c.id for c in lab.claims() if c.source.startswith(sources.IEMS_402)} == of_iems
     assert lab.claim("gd-linear-rate").source.startswith("ORF 543 lecture notes, lecture 7, ")

@@ -58,6 +58,13 @@ def with_decades(decades, layers):
         (with_decades(-3.1, 10), [("vanishing gradients", "fault")]),
         (with_decades(-2.9, 10), []),
         (with_decades(-3.1, 16), []),
+        (network({"saturated": 0.9, "activation": "sigmoid"}), [("saturated units", "fault")]),
+        (network({"saturated": 0.9, "activation": "sigmoid", "gate": True}), []),
+        # The standard error of the share 0.7 is 0.23 at four units, 0.046 at a hundred.
+        (network({"dead": 0.75, "units": 4}), []),
+        (network({"dead": 1.0, "units": 2}), [("dead units", "fault")]),
+        (network({"dead": 0.74, "units": 100}), []),
+        (network({"dead": 0.75, "units": 100}), [("dead units", "fault")]),
         (with_decades(3.1, 15), [("exploding gradients", "fault")]),
         (with_decades(3.1, 16), []),
         (with_decades(3.1, 15)._replace(learnt=0.49), [("exploding gradients", "fault")]),
@@ -66,8 +73,8 @@ def with_decades(decades, layers):
         (network({}, {"spread": 0.9e-4}, {}), [("inputs look alike", "fault")]),
         (network({}, {"spread": 1.1e-4}, {}), []),
         (network({}, {}, {}, output_spread=0.9e-4), [("inputs look alike", "fault")]),
-        (network({}, {"dead": 0.71}, {}), [("dead units", "fault")]),
-        (network({}, {"dead": 0.7}, {}), []),
+        (network({}, {"dead": 0.9}, {}), [("dead units", "fault")]),
+        (network({}, {"dead": 0.8}, {}), []),
         (network({}, {"saturated": 0.51, "activation": "tanh"}, {}), [("saturated units", "fault")]),
         (network({}, {"saturated": 0.5, "activation": "tanh"}, {}), []),
         (FINE._replace(step=Step(0.9, 1.0)), []),
@@ -81,10 +88,10 @@ def test_thresholds(evidence, found):
 
 
 def test_a_fault_says_where_and_what_to_do():
-    (dead,) = find_faults(network({}, {"dead": 0.8, "name": "block.2"}, {}))
+    (dead,) = find_faults(network({}, {"dead": 0.9, "name": "block.2"}, {}))
     assert dead.site == "block.2"
-    assert dead.sentence == "8 of 10 units of block.2 never fire."
-    assert (dead.value, dead.threshold) == (0.8, 0.7)
+    assert dead.sentence == "9 of 10 units of block.2 never fire."
+    assert (dead.value, dead.threshold) == (0.9, 0.7)
     (step,) = find_faults(FINE._replace(step=Step(0.5, 0.1)))
     assert step.sentence == "The learning rate 0.5 is 5 times the largest stable step, 0.1."
     assert step.remedy == "Use 0.05, and warm up to it."

@@ -1,11 +1,13 @@
 """How far a network has moved, where it is known how far."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from finitewidth.measure import specimen
-from finitewidth.measure.laziness import laziness, tangent_kernel
+from finitewidth.measure.laziness import kernel_points, laziness, tangent_kernel
 from tolerances import assert_close
 
 RNG = np.random.default_rng(11)
@@ -85,3 +87,10 @@ def test_only_some_points_are_taken_for_the_kernel():
 def test_another_network_is_refused():
     with pytest.raises(ValueError, match="start has 37 weights and 7 points, now has 30 and 7"):
         laziness(specimen(relu(), X), specimen(relu(4), X))
+
+
+@pytest.mark.parametrize(("limit", "points"), [(10**9, 200), (150 * 37 * 8, 75), (1, 30)])
+def test_a_large_jacobian_is_avoided_by_fewer_points(monkeypatch, limit, points):
+    """37 weights of 8 bytes and 2 outputs: 400 rows, then as many as fit, and no fewer than 60."""
+    monkeypatch.setattr(sys.modules[kernel_points.__module__], "_JACOBIAN_BYTES", limit)
+    assert kernel_points(specimen(relu(), RNG.normal(size=(300, 4)))) == points

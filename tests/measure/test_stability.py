@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import torch
 from jax.flatten_util import ravel_pytree
 
 from finitewidth import MLP
@@ -191,3 +192,78 @@ def test_arguments_that_cannot_be_meant():
         )
     with pytest.raises(ValueError, match=r"y has shape \(3, 1\); the outputs have shape \(2, 1\)"):
         training_phases(lambda p: p[:, None], jnp.ones(2), jnp.ones((3, 1)), edges=np.array([1.0]), steps=2)
+
+
+class Twin(torch.nn.Module):
+    """The network of `problem` in PyTorch, at the same weights."""
+
+    def __init__(self, params):
+        super().__init__()
+        for name, layer in zip(("first", "last"), params, strict=True):
+            linear = torch.nn.Linear(layer.weight.shape[1], layer.weight.shape[0]).double()
+            with torch.no_grad():
+                linear.weight.copy_(torch.tensor(np.array(layer.weight)))
+                linear.bias.copy_(torch.tensor(np.array(layer.bias)))
+            self.add_module(name, linear)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+@pytest.fixture(scope="module")
+def twins():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 2))
+    y = np.sin(x[:, :1])
+    net = MLP((5,), "tanh", C_b=0.1, C_W=1.5, parametrisation="standard")
+    params = net.init(jax.random.key(1), 2)
+    inputs, labels = torch.tensor(x), torch.tensor(y)
+    return (
+        (lambda p: 0.5 * jnp.mean((net.apply(p, jnp.asarray(x)) - y) ** 2), params),
+        (lambda module: 0.5 * ((module(inputs) - labels) ** 2).mean(), Twin(params)),
+    )
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_pytorch_and_jax_train_alike_and_meet_the_same_sharpness(twins, name):
+    before = {key: value.clone() for key, value in twins[1][1].state_dict().items()}
+    ours, theirs = (
+        edge_of_stability(loss, start, learning_rate=0.1, steps=60, optimizer=name, record_every=20)
+        for loss, start in twins
+    )
+    np.testing.assert_array_equal(ours.times, theirs.times)
+    np.testing.assert_allclose(theirs.losses, ours.losses, rtol=1e-8)
+    np.testing.assert_allclose(theirs.sharpness, ours.sharpness, rtol=1e-6)
+    assert theirs.limit == ours.limit
+    for layer, part in zip(("first", "last"), ours.params, strict=True):
+        np.testing.assert_allclose(
+            theirs.params[f"{layer}.weight"].numpy(), part.weight, rtol=1e-6, atol=1e-9
+        )
+    for key, value in twins[1][1].state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_rates_of_pytorch_precondition_the_hessian(twins):
+    (jax_loss, params), (loss, module) = twins
+    rates = {"first.weight": 0.5, "first.bias": 2.0, "last.weight": 1.5, "last.bias": 0.0}
+    found = edge_of_stability(loss, module, learning_rate=0.1, steps=2, rates=rates)
+    tree = [
+        type(layer)(jnp.asarray(rates[f"{name}.weight"]), jnp.asarray(rates[f"{name}.bias"]))
+        for name, layer in zip(("first", "last"), params, strict=True)
+    ]
+    tree = jax.tree.unflatten(jax.tree.structure(params), jax.tree.leaves(tree))
+    expected = edge_of_stability(jax_loss, params, learning_rate=0.1, steps=2, rates=tree)
+    np.testing.assert_allclose(found.sharpness, expected.sharpness, rtol=1e-6)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-9)
+    assert torch.equal(found.params["last.bias"], module.state_dict()["last.bias"])
+
+
+def test_pytorch_refuses_in_a_sentence(twins):
+    loss, module = twins[1]
+    with pytest.raises(ValueError, match=r"rates of a PyTorch module.*first\.weight, first\.bias"):
+        edge_of_stability(loss, module, learning_rate=0.1, steps=1, rates={"first.weight": 1.0})
+    with pytest.raises(ValueError, match=r"loss must return one number.*\(6, 1\)"):
+        edge_of_stability(lambda m: m(torch.ones(6, 2).double()), module, learning_rate=0.1, steps=1)
+    diverged = edge_of_stability(loss, module, learning_rate=1e6, steps=60, record_every=20)
+    assert diverged.diverged
+    assert np.isnan(diverged.sharpness[-1])

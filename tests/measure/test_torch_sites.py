@@ -273,3 +273,28 @@ def test_several_inputs():
     assert_close(right.entering, x["right"])
     assert_close(right.gradient, U)
     assert_close(left.gradient, U / np.cosh(left.leaving) ** 2)
+
+
+class LearnedQuery(torch.nn.Module):
+    """One query that is a parameter looks at a sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.query = torch.nn.Parameter(torch.randn(1, 8))
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        self.head = torch.nn.Linear(8, 3)
+
+    def forward(self, x):
+        query = self.query.expand(len(x), -1, -1)
+        return self.head(self.attention(query, x, x, need_weights=False)[0][:, 0])
+
+
+def test_a_learned_query_is_no_site():
+    """It depends on no input; all inputs would look alike there."""
+    torch.manual_seed(2)
+    model = LearnedQuery()
+    measured = specimen(model, SEQUENCES)
+    sites = measured.look(U)
+    assert [site.name for site in sites] == ["attention.key", "attention.value", "attention.out", "head"]
+    with torch.no_grad():
+        assert_close(sites[-1].leaving, model(torch.as_tensor(SEQUENCES)).numpy(), ROUNDING["float32"])

@@ -6,6 +6,8 @@ import pathlib
 import jax
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import loggamma
 from scipy.stats import norm
 from sklearn.linear_model import BayesianRidge
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -192,6 +194,19 @@ def test_the_best_prior_variance(rng, hidden):
     assert around[1] > max(around[0], around[2])
     square = float(interpolate(net, x, y).weights @ interpolate(net, x, y).weights)
     assert_close(best.prior_variance, limiting_prior_variance(square, 60, 100, hidden), 6 / 60)
+
+
+@pytest.mark.parametrize("hidden", [(8,), (30,) * 30, (100,) * 100, (12, 40, 9)])
+def test_the_limit_of_the_best_prior_is_the_mode_of_a_product_of_chi_squares(hidden):
+    """The density of log s by Fourier inversion of its characteristic function, at its maximum."""
+    half = np.array(hidden) / 2
+    w = np.linspace(0, 400, 40_001)
+    log_cf = sum(loggamma(a + 1j * w) - loggamma(a) - 1j * w * np.log(a) for a in half)
+    density = lambda y: float(np.trapezoid(np.exp(log_cf - 1j * w * y).real, w))
+    middle = -(len(hidden) - 1) / np.mean(hidden)
+    mode = minimize_scalar(lambda y: -density(y), bounds=(middle - 0.5, middle + 0.5), method="bounded").x
+    found = np.log(limiting_prior_variance(1.0, 50, 50, hidden))
+    assert abs(found + mode) < 0.3 / min(hidden) ** 2
 
 
 def test_the_better_network_has_the_larger_evidence(rng):

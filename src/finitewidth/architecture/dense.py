@@ -1,5 +1,6 @@
 """A layer of random weights and biases, fully connected."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
+from finitewidth.architecture.layer import AnyLayer, Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision, draw_weight
@@ -60,12 +61,67 @@ class Hyperparameters(NamedTuple):
         return Affine(rates.weight * self.lambda_W**power, rates.bias * self.lambda_b**power)
 
 
+class AffineLayer(Layer):
+    """A layer of random weights and biases: what `Dense` and `Conv` have in common."""
+
+    C_b: Float[Array, ""] | None
+    C_W: Float[Array, ""] | None
+    lambda_b: Float[Array, ""]
+    lambda_W: Float[Array, ""]
+    around: Surroundings = eqx.field(static=True)
+
+    def __init__(
+        self,
+        C_b: Hyperparameter | None,
+        C_W: Hyperparameter | None,
+        lambda_b: Hyperparameter,
+        lambda_W: Hyperparameter,
+    ):
+        refuse_one_of_two(C_b, C_W)
+        self.C_b = None if C_b is None else as_hyperparameter("C_b", C_b, ())
+        self.C_W = None if C_W is None else as_hyperparameter("C_W", C_W, (), positive=True)
+        self.lambda_b = as_hyperparameter("lambda_b", lambda_b, ())
+        self.lambda_W = as_hyperparameter("lambda_W", lambda_W, ())
+        self.around = Surroundings()
+
+    @abstractmethod
+    def place(self, entering: Shape | int) -> Place:
+        """Fan-in and fan-out for inputs of shape `entering`, and where the layer stands in its network."""
+
+    def with_variances(self: AnyLayer, C_b: float, C_W: float) -> AnyLayer:
+        """The same layer with other variances."""
+        return replaced(self, C_b=as_hyperparameter("C_b", C_b, ()), C_W=as_hyperparameter("C_W", C_W, ()))
+
+    def within(self: AnyLayer, around: Surroundings) -> AnyLayer:
+        return replaced(self, around=around)
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Variances and rates, C_b = 0 and C_W = 1 where none were chosen."""
+        C_b = jnp.zeros(()) if self.C_b is None else self.C_b
+        C_W = jnp.ones(()) if self.C_W is None else self.C_W
+        return Hyperparameters(C_b, C_W, self.lambda_b, self.lambda_W)
+
+    def init(
+        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
+    ) -> Affine:
+        check_key(key)
+        dtype = as_precision(dtype)
+        return self.hyperparameters.draw(
+            key, self.place(entering), self.around.parametrisation, weights, dtype
+        )
+
+    def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> Affine:
+        return self.hyperparameters.rates(self.place(entering), self.around.parametrisation, geometry)
+
+
 @word("Dense")
-class Dense(Layer):
+class Dense(AffineLayer):
     r"""A fully connected layer, $z_i = b_i + \sum_j W_{ij} s_j$ over the last axis of its inputs.
 
     $b\sim N(0, C_b)$ and $W\sim N(0, C_W/n)$ with n inputs; gradient descent moves biases with rate
-    $\lambda_b$ and weights with rate $\lambda_W/n$, times the global step.
+    $\lambda_b$ and weights with rate $\lambda_W/n$, times the global step. Inputs with positions,
+    (\*positions, channels), meet the same weights at every position.
 
     Parameters
     ----------
@@ -79,11 +135,6 @@ class Dense(Layer):
     """
 
     width: int = eqx.field(static=True)
-    C_b: Float[Array, ""] | None
-    C_W: Float[Array, ""] | None
-    lambda_b: Float[Array, ""]
-    lambda_W: Float[Array, ""]
-    around: Surroundings = eqx.field(static=True)
 
     def __init__(
         self,
@@ -94,12 +145,7 @@ class Dense(Layer):
         lambda_W: Hyperparameter = 1.0,
     ):
         (self.width,) = as_shape("width", width)
-        refuse_one_of_two(C_b, C_W)
-        self.C_b = None if C_b is None else as_hyperparameter("C_b", C_b, ())
-        self.C_W = None if C_W is None else as_hyperparameter("C_W", C_W, (), positive=True)
-        self.lambda_b = as_hyperparameter("lambda_b", lambda_b, ())
-        self.lambda_W = as_hyperparameter("lambda_W", lambda_W, ())
-        self.around = Surroundings()
+        super().__init__(C_b, C_W, lambda_b, lambda_W)
 
     @classmethod
     def from_entry(cls, entry: Entry) -> "Dense":
@@ -111,31 +157,8 @@ class Dense(Layer):
     def channels(self, entering: int | None) -> int:
         return self.width
 
-    def with_variances(self, C_b: float, C_W: float) -> "Dense":
-        """The same layer with other variances."""
-        return replaced(self, C_b=as_hyperparameter("C_b", C_b, ()), C_W=as_hyperparameter("C_W", C_W, ()))
-
-    def within(self, around: Surroundings) -> "Dense":
-        return replaced(self, around=around)
-
-    @property
-    def hyperparameters(self) -> Hyperparameters:
-        """Variances and rates, C_b = 0 and C_W = 1 where none were chosen."""
-        C_b = jnp.zeros(()) if self.C_b is None else self.C_b
-        C_W = jnp.ones(()) if self.C_W is None else self.C_W
-        return Hyperparameters(C_b, C_W, self.lambda_b, self.lambda_W)
-
     def leaving(self, entering: Shape) -> Shape:
         return (*entering[:-1], self.width)
-
-    def init(
-        self, key: PRNGKeyArray, entering: Shape | int, *, weights: Law = "gaussian", dtype: Precision = float
-    ) -> Affine:
-        check_key(key)
-        dtype = as_precision(dtype)
-        return self.hyperparameters.draw(
-            key, self._place(entering), self.around.parametrisation, weights, dtype
-        )
 
     def apply(self, params: Affine, x: Array) -> Array:
         if x.shape[-1] != params.weight.shape[1]:
@@ -145,16 +168,13 @@ class Dense(Layer):
             )
         return x @ params.weight.T + params.bias
 
-    def learning_rates(self, entering: Shape | int, geometry: Geometry = "gradient") -> Affine:
-        return self.hyperparameters.rates(self._place(entering), self.around.parametrisation, geometry)
-
-    def _place(self, entering: Shape | int) -> Place:
+    def place(self, entering: Shape | int) -> Place:
         fan_in = as_shape("entering", entering)[-1]
         return Place(fan_in, self.width, self.around.width, self.around.first, self.around.last)
 
 
 # Layers that end in random weights and have variances to choose.
-AFFINE = (Dense,)
+AFFINE = (AffineLayer,)
 
 
 def refuse_one_of_two(C_b: Hyperparameter | None, C_W: Hyperparameter | None) -> None:

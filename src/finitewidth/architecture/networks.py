@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
-from finitewidth.architecture.dense import Dense, Hyperparameters
+from finitewidth.architecture.dense import AffineLayer, Dense, Hyperparameters
 from finitewidth.architecture.dropout import Dropout
 from finitewidth.architecture.layer import Layer, Shape, replaced
 from finitewidth.architecture.mlp import MLP
@@ -44,7 +44,7 @@ def activations(net: Layer) -> tuple[Activation, ...]:
 def input_biases(net: Layer) -> Array | float | None:
     """C_b of the layer that the inputs enter; None where that is not an affine layer."""
     first = net.layers[0] if isinstance(net, Sequential) and net.layers else net
-    if not isinstance(first, MLP | Dense):
+    if not isinstance(first, MLP | AffineLayer):
         return None
     C_b = 0.0 if first.C_b is None else first.C_b
     # Within jit an entry of a known array would not be known.

@@ -124,8 +124,13 @@ class Sequential(Layer):
 
     def _shapes(self, entering: Shape) -> list[Shape]:
         shapes = [entering]
-        for layer in self.layers:
-            shapes.append(layer.leaving(shapes[-1]))
+        for number, layer in enumerate(self.layers):
+            try:
+                shapes.append(layer.leaving(shapes[-1]))
+            except ValueError as error:
+                # The innermost sequence says where in it the layer stands.
+                at = "" if str(error).startswith("layer ") else f"layer {number}: "
+                raise ValueError(f"{at}{error}") from None
         return shapes
 
     def _placed(self, entering: Shape) -> tuple[list[Layer], list[Shape]]:

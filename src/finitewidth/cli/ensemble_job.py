@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from finitewidth.architecture import Layer
+from finitewidth.arrays import as_matrix
 from finitewidth.cli.console import note
 from finitewidth.data import BUILT_IN, DataSet, Preparation, read_table
 from finitewidth.data import Table as DataTable
@@ -14,7 +15,7 @@ from finitewidth.data.inputs import is_plain
 from finitewidth.data.sets import as_classes, as_numbers
 from finitewidth.data.table import is_number
 from finitewidth.networks.ensembles import Ensemble
-from finitewidth.networks.tangent_kernel import as_matrix, empirical_ntk
+from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.study.preparation import chosen_target, with_target
 
 

@@ -122,7 +122,8 @@ def kernel(found: TangentKernel) -> Finding:
         "tangent kernel",
         f"rank {short(found.effective_rank)} of {len(found.eigenvalues)}, condition {condition}",
         f"About {max(1, round(found.effective_rank))} modes of {len(found.eigenvalues)} share the fast part "
-        f"of training; the slowest needs {condition} times as many steps of gradient descent as the fastest.",
+        f"of training, on {found.points} points; the slowest needs {condition} times as many steps of "
+        "gradient descent as the fastest.",
     )
 
 

@@ -38,6 +38,7 @@ def layer_rows(
                     saturated=signals.saturated,
                     effective_units=signals.effective_units,
                     share=shares.get(layer_of(site.parameter)),
+                    gate=signals.gate,
                     flag=", ".join(fault.name for fault in faults if fault.site == site.name),
                 )
             )

@@ -133,7 +133,7 @@ def _layer(layer: LayerRow) -> str:
     cells = (
         layer.kind,
         f"{layer.units:,}",
-        layer.activation or "",
+        f"{layer.activation}, a gate" if layer.gate else layer.activation or "",
         short(layer.signal),
         factor(layer.forward),
         "" if layer.forward is None else factor(layer.critical_forward),

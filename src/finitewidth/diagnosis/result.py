@@ -38,8 +38,8 @@ class LayerRow(NamedTuple):
     Attributes
     ----------
     name, kind, units, activation
-        Where in the model; "dense", "convolution", "attention" or "embedding"; the number of outputs of the
-        contraction; the function applied to them, if it is known.
+        Where in the model; "dense", "convolution", "attention", "recurrent" or "embedding"; the number of
+        outputs of the contraction; the function applied to them, if it is known.
     signal, gradient
         Mean square of what leaves; sum over the units of the squared gradient of a random combination of the
         network's outputs, mean over the points.
@@ -55,6 +55,8 @@ class LayerRow(NamedTuple):
         In how many directions the units vary over the points.
     share
         Of the layer's weights in the trace of the tangent kernel, None where they are not found by name.
+    gate
+        Whether the activated numbers do nothing but weigh others.
     flag
         The faults found here, in a word each.
     """
@@ -73,6 +75,7 @@ class LayerRow(NamedTuple):
     saturated: float | None
     effective_units: float
     share: float | None
+    gate: bool = False
     flag: str = ""
 
 

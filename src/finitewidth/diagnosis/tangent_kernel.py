@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.diagnosis.sizes import participation
-from finitewidth.measure.laziness import MOST_ROWS, tangent_kernel
+from finitewidth.measure.laziness import kernel_points, tangent_kernel
 from finitewidth.measure.specimen import Specimen
 
 # A kernel in single precision knows its small eigenvalues no better.
@@ -46,8 +46,7 @@ class TangentKernel(NamedTuple):
 
 
 def tangent_kernel_spectrum(specimen: Specimen) -> TangentKernel:
-    """All eigenvalues on as many of the first points as the rows allow."""
-    outputs = specimen.outputs().shape[1]
-    points = min(specimen.points, max(2, MOST_ROWS // outputs))
+    """All eigenvalues on as many of the first points as memory allows."""
+    points = kernel_points(specimen)
     values = np.linalg.eigvalsh(tangent_kernel(specimen, points))
     return TangentKernel(np.clip(values[::-1], 0.0, None), points)

@@ -1,10 +1,13 @@
-"""Matrices without any theory: factorisations, eigenvalues, and gradient descent on a quadratic."""
+"""Matrices without any theory: factorisations, eigenvalues, norms, and gradient descent on a quadratic."""
 
 from finitewidth.linalg.cholesky import Cholesky, SingularKernelError, factorise, symmetric_product
 from finitewidth.linalg.descent_filter import descent_gain, descent_residual
+from finitewidth.linalg.dual_norms import NORMS, DualPair, dual_pair, norm_of
 from finitewidth.linalg.eigenvalues import largest_eigenvalue
+from finitewidth.linalg.polar import CUBIC, MUON_QUINTIC, newton_schulz, polar_factor
 
 __all__ = [
-    "Cholesky", "SingularKernelError", "descent_gain", "descent_residual", "factorise", "largest_eigenvalue",
-    "symmetric_product",
+    "CUBIC", "MUON_QUINTIC", "NORMS", "Cholesky", "DualPair", "SingularKernelError", "descent_gain",
+    "descent_residual", "dual_pair", "factorise", "largest_eigenvalue", "newton_schulz", "norm_of",
+    "polar_factor", "symmetric_product",
 ]  # fmt: skip

@@ -48,6 +48,11 @@ def activation_name(values: np.ndarray) -> str | None:
     return None
 
 
+def keeps_sign(values: np.ndarray) -> bool:
+    """Whether a function has one sign on the whole grid: a factor of this kind is a weight."""
+    return bool(np.min(values) * np.max(values) >= 0)
+
+
 def _distance(values: np.ndarray, phi: np.ndarray) -> float:
     columns = np.stack([phi, np.ones_like(phi)], 1)
     return float(np.max(np.abs(columns @ np.linalg.lstsq(columns, values, rcond=None)[0] - values)))

@@ -119,15 +119,25 @@ def _inputs_alike(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
 
 
 def _dead(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+    """Layers of which more than a share of the units is dead; a layer without a living unit always.
+
+    Units die one by one: of n units with the chance p of death a share p is dead to within the standard error
+    sqrt(p (1 - p) / n), by which the threshold must be passed.
+    """
     for site in evidence.signals.sites:
-        if site.dead is not None and site.dead > threshold:
+        chance = math.sqrt(threshold * (1 - threshold) / site.units)
+        if site.dead is not None and (site.dead > threshold + chance or site.dead == 1):
             words = {"dead": round(site.dead * site.units), "units": site.units, "site": site.name}
             yield _Hit(site.dead, site.name, words)
 
 
 def _saturated(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+    """Layers with more than a share of entries without slope; but a gate that is open or shut does its work.
+
+    The signal and its gradient go through what the gate is multiplied with.
+    """
     for site in evidence.signals.sites:
-        if site.saturated is not None and site.saturated > threshold:
+        if site.saturated is not None and site.saturated > threshold and not site.gate:
             words = {"share": site.saturated, "site": site.name, "activation": site.activation}
             yield _Hit(site.saturated, site.name, words)
 

@@ -16,7 +16,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jaxtyping import Array
 
-from finitewidth.measure.activation_names import GRID, activation_name
+from finitewidth.measure.activation_names import GRID, activation_name, keeps_sign
 from finitewidth.measure.jax_elementwise import elementwise
 from finitewidth.measure.jax_knowledge import (
     MOVES,
@@ -132,7 +132,7 @@ class Walk:
             if curve is not None:
                 return [dataclasses.replace(last, curve=curve, **held)]
         for knowledge in data:
-            self._consume(knowledge)
+            self._consume(knowledge, as_factor=name == "mul" and len(data) == 2)
         if name == "dot_general" and len(data) == 2:
             for site in frozenset.union(*(k.linear_in for k in data)):
                 self.sites[site].kind = "attention"
@@ -192,20 +192,28 @@ class Walk:
         self.tapped.append(jnp.zeros(shape, dtype) if self._taps is None else self._taps[index])
         return index, self.tapped[-1]
 
-    def _consume(self, knowledge: Knowledge) -> None:
-        """Name the activation that led to a value, once the value is used by anything but arithmetic."""
+    def _consume(self, knowledge: Knowledge, *, as_factor: bool = False) -> None:
+        """Name the activation that led to a value, once the value is used by anything but arithmetic.
+
+        `as_factor`: it is multiplied with other numbers that depend on the inputs.
+        """
         root, curve = knowledge.root, knowledge.curve
         if root is None or curve is None or curve is GRID:
             return
         name = activation_name(curve)
         if name is not None:
             units = root.units or (max(root.value.ndim - 1, 0),)
-            self._activate(root.site, name, None if root.leaves_site else units_last(root.value, units))
+            found = self._activate(
+                root.site, name, None if root.leaves_site else units_last(root.value, units)
+            )
+            weighs = as_factor and keeps_sign(curve)
+            found.weighs, found.carries = found.weighs or weighs, found.carries or not weighs
 
-    def _activate(self, site: int, name: str, activated: Any) -> None:
+    def _activate(self, site: int, name: str, activated: Any) -> Found:
         found = self.sites[site] if site >= 0 else self.before
         if found.activation is None:
             found.activation, found.activated = name, activated
+        return found
 
     def _scan(self, eqn: JaxprEqn, values: list, known: list[Knowledge]) -> tuple[list, list[Knowledge]]:
         """A scan: over a stack of layers, each of which has sites of its own, or over positions."""

@@ -24,6 +24,7 @@ class Record(eqx.Module):
     kind: str = eqx.field(static=True)
     layer: tuple[int, ...] = eqx.field(static=True)
     activation: str | None = eqx.field(static=True)
+    gate: bool = eqx.field(static=True)
     tap: int = eqx.field(static=True)
     place: tuple[int, ...] = eqx.field(static=True)
     entering: Array
@@ -45,6 +46,13 @@ class Found:
     entering: Any = None
     leaving: Any = None
     activated: Any = None
+    weighs: bool = False
+    carries: bool = False
+
+    @property
+    def gate(self) -> bool:
+        """Whether its activation only weighs other numbers."""
+        return self.weighs and not self.carries
 
     def record(self) -> Record:
         return Record(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Record)})

@@ -28,6 +28,7 @@ def look(apply: Callable, params: PyTree, x: PyTree, cotangent: np.ndarray) -> t
             leaving=np.asarray(record.leaving),
             gradient=_part(np.asarray(gradients[record.tap]), record.place),
             activation=record.activation,
+            gate=record.gate,
             activated=None if record.activated is None else np.asarray(record.activated),
             parameter=record.parameter,
         )

@@ -16,9 +16,11 @@ from finitewidth.measure.sites import Site
 from finitewidth.measure.specimen import Specimen
 
 # Rows of the kernel, points times outputs, beyond which only the first points are taken.
-MOST_ROWS = 400
-# A Jacobian of this size is kept whole; beyond it every column of the kernel takes two products.
+_MOST_ROWS = 400
+# A Jacobian of this size is kept whole. A larger one is avoided by fewer points, down to these rows; beyond
+# that every column of the kernel takes two products.
 _JACOBIAN_BYTES = 2**30
+_FEWEST_ROWS = 60
 
 
 class FeatureChange(NamedTuple):
@@ -63,7 +65,7 @@ def laziness(start: Specimen, now: Specimen) -> Laziness:
             f"and {now.points}: compare one model with itself."
         )
     outputs = now.outputs().shape[1]
-    points = min(now.points, max(2, MOST_ROWS // outputs))
+    points = kernel_points(now)
     before, after = (tangent_kernel(specimen, points) for specimen in (start, now))
     # What flows back is not used.
     nothing = np.zeros((now.points, outputs), now.weights.dtype)
@@ -77,6 +79,13 @@ def laziness(start: Specimen, now: Specimen) -> Laziness:
         moved_gates=float(np.mean(np.concatenate(gates))) if gates else None,
         kernel_points=points,
     )
+
+
+def kernel_points(specimen: Specimen) -> int:
+    """On how many points a tangent kernel is computed: fewer where the Jacobian would be too large."""
+    fitting = _JACOBIAN_BYTES // specimen.weights.nbytes
+    rows = min(_MOST_ROWS, max(_FEWEST_ROWS, fitting))
+    return min(specimen.points, max(2, rows // specimen.outputs().shape[1]))
 
 
 def tangent_kernel(specimen: Specimen, points: int) -> Float[np.ndarray, "rows rows"]:

@@ -53,6 +53,8 @@ class SiteSignals(NamedTuple):
     """In how many directions the units vary over points and positions."""
     beside: bool
     """Whether it stands beside the site before it, because the same numbers enter: query, key and value."""
+    gate: bool = False
+    """Whether its activation only weighs other numbers, as the gates of a recurrent layer do."""
 
 
 class Signals(NamedTuple):
@@ -135,6 +137,7 @@ def _site_signals(site: Site, before: Site | None) -> SiteSignals:
         saturated=saturated_share(site),
         effective_units=effective_units(z),
         beside=before is not None and _same(before.entering, site.entering),
+        gate=site.gate,
     )
 
 

@@ -18,7 +18,8 @@ class Site(NamedTuple):
     """Where in the model, `block.0.conv`; the second use of a shared parameter is `name#2`, and a layer of a
     stack that is scanned over is `name[3]`."""
     kind: str
-    """"dense", "convolution", "attention" (into or out of a product of activations) or "embedding"."""
+    """"dense", "convolution", "attention" (into or out of a product of activations), "embedding", or
+    "recurrent": a gate of a layer of PyTorch that runs through a sequence."""
     entering: np.ndarray
     """What is multiplied with the parameter (points, positions..., channels); the indices of an embedding."""
     leaving: np.ndarray
@@ -31,6 +32,8 @@ class Site(NamedTuple):
     """What the activation is applied to, where it is not z itself: after a normalisation or a sum."""
     parameter: str = ""
     """The name of the parameter in the groups of the specimen; "" when it is not one of them."""
+    gate: bool = False
+    """Whether the activated numbers do nothing but weigh others: factors of one sign, such as sigmoids."""
 
     @property
     def into_activation(self) -> np.ndarray:

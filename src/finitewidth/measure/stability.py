@@ -14,7 +14,7 @@ momentum b:
 Adam's P is the root of its average of squared gradients, with its bias corrected; with b = 0 it is RMSProp.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from matfree.decomp import tridiag_sym
 
 from finitewidth.checks import check_positive, check_whole, is_number
+from finitewidth.foreign import is_torch
 
 # Products with the Hessian in one round of Lanczos' method, rounds at most, and the error that ends them,
 # relative to the eigenvalue. A round begins where the one before it, or the last record, has ended.
@@ -96,7 +97,7 @@ class EdgeOfStability(eqx.Module):
     limit: float
     r"""The limit of $\eta\lambda_{max}$."""
     params: PyTree
-    """Parameters at the end."""
+    """Parameters at the end; a state dict for PyTorch."""
 
     @property
     def ratio(self) -> Float[np.ndarray, " records"]:
@@ -134,8 +135,8 @@ class EdgeOfStability(eqx.Module):
 
 
 def edge_of_stability(
-    loss: Callable[[Any], Array],
-    params: PyTree,
+    loss: Callable[[Any], Any],
+    params: Any,
     *,
     learning_rate: float | int,
     steps: int,
@@ -149,9 +150,10 @@ def edge_of_stability(
     Parameters
     ----------
     loss
-        A function of the parameters, such as `lambda p: jnp.mean((net.apply(p, x) - y) ** 2) / 2`.
+        A function of the parameters, such as `lambda p: jnp.mean((net.apply(p, x) - y) ** 2) / 2`; of the
+        module for PyTorch, such as `lambda net: ((net(x) - y) ** 2).mean() / 2`.
     params
-        Parameters to start from.
+        Parameters to start from, or a PyTorch module, which is left as it was.
     learning_rate
         The step eta.
     steps
@@ -160,6 +162,7 @@ def edge_of_stability(
         As in `stability_limit`; Adam averages squared gradients with decay 0.999.
     rates
         Learning-rate tensor: one number or a tree of them, by which steps are multiplied; none by default.
+        For PyTorch one number, or a dictionary with one for each parameter.
     record_every
         Steps between two records; a hundredth of the run by default.
 
@@ -183,11 +186,26 @@ def edge_of_stability(
     every = max(1, steps // 100) if record_every is None else record_every
     check_whole("record_every", every)
     limit = stability_limit(optimizer, momentum)
+    if is_torch(params):
+        from finitewidth.measure.torch_stability import train
+
+        end, records = train(
+            loss, params, learning_rate=float(learning_rate), records=steps // every, every=every,
+            optimizer=optimizer, momentum=float(momentum), rates=1.0 if rates is None else rates,
+            second_decay=_SECOND_DECAY, epsilon=_EPSILON,
+        )  # fmt: skip
+        return _result(np.array(records).T, every, learning_rate, limit, end)
     value = jax.eval_shape(loss, params)
     if getattr(value, "shape", None) != ():
         raise ValueError(f"loss must return one number, got shape {getattr(value, 'shape', None)}.")
     method = _Method(loss, optimizer, float(momentum), steps // every, every)
     end, records = _run(method, params, 1.0 if rates is None else rates, jnp.asarray(float(learning_rate)))
+    return _result(records, every, learning_rate, limit, end)
+
+
+def _result(
+    records: Iterable[Any], every: int, learning_rate: float | int, limit: float, end: PyTree
+) -> EdgeOfStability:
     losses, sharpness, error = (np.asarray(part) for part in records)
     times = every * np.arange(len(losses))
     return EdgeOfStability(times, losses, sharpness, error, float(learning_rate), limit, end)

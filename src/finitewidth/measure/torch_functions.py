@@ -30,7 +30,8 @@ PARTS = {
     "unbind",
 }  # fmt: skip
 SUMS = {"add", "iadd", "isub", "neg", "negative", "radd", "rsub", "sub", "subtract"}
-SCALINGS = {"div", "divide", "idiv", "imul", "mul", "multiply", "rmul", "true_divide", "truediv"}
+MULTIPLICATIONS = {"imul", "mul", "multiply", "rmul"}
+SCALINGS = MULTIPLICATIONS | {"div", "divide", "idiv", "true_divide", "truediv"}
 ELEMENTWISE = SUMS | SCALINGS | {
     "abs", "celu", "clamp", "clamp_max", "clamp_min", "clip", "cos", "elu", "eq", "erf", "erfc", "exp",
     "expm1", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le", "leaky_relu", "log", "log1p",
@@ -46,6 +47,14 @@ def name_of_function(func: Callable) -> str:
     if name == "__get__":
         name = getattr(getattr(func, "__self__", None), "__name__", "")
     return name.strip("_")
+
+
+def only_new_axes(func: Callable, args: tuple) -> bool:
+    """Whether a call such as x[:, None] or x[..., None] takes every entry, and adds axes of length 1."""
+    if name_of_function(func) != "getitem":
+        return False
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    return all(part is None or part is Ellipsis or part == slice(None) for part in index)
 
 
 def changes_in_place(func: Callable, args: tuple, kwargs: dict) -> bool:

@@ -15,13 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from finitewidth.measure.activation_names import GRID, activation_name
+from finitewidth.measure.activation_names import GRID, activation_name, keeps_sign
 from finitewidth.measure.sites import Site, name_of_layer, numbered
 from finitewidth.measure.torch_functions import (
     CONTRACTIONS,
     CONVOLUTIONS,
     ELEMENTWISE,
     MOVES,
+    MULTIPLICATIONS,
     PARTS,
     PERMUTATIONS,
     PRODUCTS,
@@ -29,8 +30,10 @@ from finitewidth.measure.torch_functions import (
     SUMS,
     changes_in_place,
     name_of_function,
+    only_new_axes,
     tensors_in,
 )
+from finitewidth.measure.torch_recurrent import RECURRENT, Gate, recurrent
 
 _CURVE = torch.as_tensor(GRID)
 
@@ -69,6 +72,7 @@ def look(
             activation=found.activation,
             activated=found.activated,
             parameter=found.parameter,
+            gate=found.weighs and not found.carries,
         )
         for name, found, gradient in zip(names, watch.sites, gradients, strict=True)
     )
@@ -106,6 +110,8 @@ class _Found:
     axes: _Axes
     activation: str | None = None
     activated: np.ndarray | None = None
+    weighs: bool = False
+    carries: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -154,13 +160,17 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         """Run a function that the module calls, and note what it does."""
         kwargs = kwargs or {}
-        name = name_of_function(func)
+        name = "unsqueeze" if only_new_axes(func, args) else name_of_function(func)
         tensors = list(tensors_in((args, kwargs)))
         data = [tensor for tensor in tensors if id(tensor) in self._known]
         if not data:
             return self._without_data(func(*args, **kwargs), tensors)
         if name == "multi_head_attention_forward":
             return self._attention(func, args, kwargs)
+        if name in RECURRENT and id(args[0]) in self._known:
+            written_out = recurrent(name, args)
+            if written_out is not None:
+                return self._recurrent(args[0], *written_out)
         if changes_in_place(func, args, kwargs):
             root = self._known[id(args[0])].root if id(args[0]) in self._known else None
             if root is not None and root.value.data_ptr() == args[0].data_ptr():
@@ -185,7 +195,7 @@ class _Watch(TorchFunctionMode):
         }
         if curve is None and name not in MOVES:
             for tensor in data:
-                self.consume(tensor)
+                self.consume(tensor, as_factor=name in MULTIPLICATIONS and len(data) == 2)
         for result in tensors_in(args[0] if name == "setitem" else out):
             axes = self._follow(name, func, args, kwargs, source, result, last.axes)
             if curve is not None:
@@ -196,16 +206,23 @@ class _Watch(TorchFunctionMode):
                 self._note(result, self._fresh(result, last.site, axes, **held))
         return out
 
-    def consume(self, tensor: torch.Tensor) -> None:
-        """Name the activation that led to a tensor, once it is used by anything but arithmetic."""
+    def consume(self, tensor: torch.Tensor, *, as_factor: bool = False) -> None:
+        """Name the activation that led to a tensor, once it is used by anything but arithmetic.
+
+        `as_factor`: it is multiplied with another tensor that depends on the inputs.
+        """
         knowledge = self._known.get(id(tensor))
         if knowledge is None or knowledge.curve is _CURVE or knowledge.site < 0:
             return
         name = activation_name(knowledge.curve.numpy())
         root, found = knowledge.root, self.sites[knowledge.root.site]
-        if name is not None and found.activation is None:
+        if name is None:
+            return
+        if found.activation is None:
             found.activation = name
             found.activated = None if root.leaves_site else self.arranged(root.value, root.axes)
+        weighs = as_factor and keeps_sign(knowledge.curve.numpy())
+        found.weighs, found.carries = found.weighs or weighs, found.carries or not weighs
 
     def arranged(self, tensor: torch.Tensor, axes: _Axes) -> np.ndarray:
         """(points, positions..., units): positions of length 1 are left out."""
@@ -292,9 +309,12 @@ class _Watch(TorchFunctionMode):
         layer = owners[0].rpartition(".")[0] or "attention"
         axes = _Axes(1, None)
         for part, weight, bias, owner in zip(("query", "key", "value"), ins, biases, owners, strict=True):
-            self.consume(a[part])
             z = F.linear(a[part], weight, bias)
-            a[part] = self._site(f"{layer}.{part}", owner, "attention", a[part], axes, z, axes)
+            if id(a[part]) in self._known:
+                self.consume(a[part])
+                z = self._site(f"{layer}.{part}", owner, "attention", a[part], axes, z, axes)
+            # A learned query depends on no input: it is a parameter, and no site.
+            a[part] = z
         one = torch.eye(a["embed_dim_to_check"], dtype=a["query"].dtype, device=a["query"].device)
         out_weight, out_bias = a["out_proj_weight"], a["out_proj_bias"]
         a |= {"use_separate_proj_weight": True, "in_proj_weight": None, "in_proj_bias": None}
@@ -304,6 +324,24 @@ class _Watch(TorchFunctionMode):
         z = F.linear(mixed, out_weight, out_bias)
         out = self._site(f"{layer}.out", names["out_proj_weight"], "attention", mixed, axes, z, axes)
         return out, scores
+
+    def _recurrent(self, x: torch.Tensor, results: tuple, gates: list[Gate]) -> tuple:
+        """A recurrent layer (points, times, channels) of which every gate is a site."""
+        self.consume(x)
+        axes = _Axes(0, None)
+        for gate in gates:
+            parameter = self._parameters.get(id(gate.weight), "")
+            layer = parameter.rpartition(".")[0]
+            name = f"{layer}.{gate.name}" if layer else gate.name
+            entering, leaving = (self.arranged(part, axes) for part in (gate.entering, gate.leaving))
+            found = _Found(name, parameter, "recurrent", entering, leaving, gate.tap, axes, gate.activation)
+            found.weighs, found.carries = gate.weighs, not gate.weighs
+            self.sites.append(found)
+        for number, result in enumerate(results):
+            # The whole sequence has the axes of the inputs, the last states (layers, points, units).
+            points = self._known[id(x)].axes.points if number == 0 else 1
+            self._note(result, self._fresh(result, len(self.sites) - 1, _Axes(points, None)))
+        return results
 
     def _curve(
         self, name: str, func: Callable, args: tuple, kwargs: dict, known: list[_Knowledge]

@@ -18,12 +18,19 @@ def jacobian(model: Model, params: PyTree, x: Array) -> PyTree[Float[Array, "n o
     return jax.vmap(jax.jacrev(outputs), (None, 0))(params, x)
 
 
-def leaf_kernels(rates: PyTree, left: PyTree, right: PyTree) -> PyTree[Float[Array, "out out n1 n2"]]:
-    """Each leaf's part of the NTK between two sets of inputs."""
+def leaf_kernels(
+    rates: PyTree, left: PyTree, right: PyTree, outputs: str = "all"
+) -> PyTree[Float[Array, "*out n1 n2"]]:
+    """Each leaf's part of the NTK between two sets of inputs, of all pairs of outputs or of equal ones."""
 
-    def one(rate: Array, j1: Array, j2: Array) -> Float[Array, "out out n1 n2"]:
+    def one(rate: Array, j1: Array, j2: Array) -> Float[Array, "*out n1 n2"]:
         (n1, n_out), n2 = j1.shape[:2], j2.shape[0]
-        flat = (rate * j1).reshape(n1 * n_out, -1) @ j2.reshape(n2 * n_out, -1).T
+        j1, j2 = (rate * j1).reshape(n1, n_out, -1), j2.reshape(n2, n_out, -1)
+        if outputs == "mean":
+            return j1.reshape(n1, -1) @ j2.reshape(n2, -1).T / n_out
+        if outputs == "diagonal":
+            return jnp.einsum("iap,jap->aij", j1, j2)
+        flat = j1.reshape(n1 * n_out, -1) @ j2.reshape(n2 * n_out, -1).T
         return flat.reshape(n1, n_out, n2, n_out).transpose(1, 3, 0, 2)
 
     return jax.tree.map(one, rates, left, right)

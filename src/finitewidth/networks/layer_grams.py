@@ -48,14 +48,23 @@ def gradient_factors(net: Layer, params: PyTree, x: Array) -> Factors:
     return Factors(inputs, deltas[::-1])
 
 
-def layer_kernels(net: Layer, rates: PyTree, left: Factors, right: Factors) -> PyTree:
-    """Part of each leaf of the parameters in the NTK between two sets of inputs, (out, out, n1, n2)."""
-    identity = jnp.eye(dense_stack(net).n_out, dtype=left.inputs[0].dtype)[:, :, None, None]
+def layer_kernels(net: Layer, rates: PyTree, left: Factors, right: Factors, outputs: str = "all") -> PyTree:
+    """Part of each leaf of the parameters in the NTK between two sets of inputs.
+
+    Of all pairs of outputs (out, out, n1, n2), of their "diagonal" (out, n1, n2), or of its "mean" (n1, n2).
+    """
+    n_out, dtype = dense_stack(net).n_out, left.inputs[0].dtype
+    identity = {
+        "all": jnp.eye(n_out, dtype=dtype)[:, :, None, None],
+        "diagonal": jnp.ones((n_out, 1, 1), dtype),
+        "mean": jnp.ones((), dtype),
+    }[outputs]
+    products = {"all": _products, "diagonal": _equal_outputs, "mean": _mean_of_outputs}[outputs]
     layers = []
     for l, rate in enumerate(affine_layers(net, rates)):
         inputs = _gram(left.inputs[l], right.inputs[l])
         if l < len(left.deltas):
-            deltas = _products(left.deltas[l], right.deltas[l])
+            deltas = products(left.deltas[l], right.deltas[l])
         else:
             deltas = identity * jnp.ones_like(inputs)
         layers.append(Affine(rate.weight * inputs * deltas, rate.bias * deltas))
@@ -96,6 +105,21 @@ def _products(
     rows = left.reshape(n_out * n1, fan)
     flat = _gram(rows, rows if right is left else right.reshape(n_out * n2, fan))
     return flat.reshape(n_out, n1, n_out, n2).swapaxes(1, 2)
+
+
+def _equal_outputs(
+    left: Float[Array, "out n1 fan_out"], right: Float[Array, "out n2 fan_out"]
+) -> Float[Array, "out n1 n2"]:
+    """Inner products of every output with itself."""
+    return left @ right.swapaxes(1, 2)
+
+
+def _mean_of_outputs(
+    left: Float[Array, "out n1 fan_out"], right: Float[Array, "out n2 fan_out"]
+) -> Float[Array, "n1 n2"]:
+    """Their mean over the outputs, as one matrix product."""
+    rows, columns = (side.swapaxes(0, 1).reshape(side.shape[1], -1) for side in (left, right))
+    return rows @ columns.T / len(left)
 
 
 def _gram(left: Float[Array, "n1 f"], right: Float[Array, "n2 f"]) -> Float[Array, "n1 n2"]:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from finitewidth.arrays import as_matrix
 from finitewidth.linalg.descent_filter import descent_gain
-from finitewidth.networks.tangent_kernel import as_matrix, empirical_ntk
+from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.networks.training import Task
 
 

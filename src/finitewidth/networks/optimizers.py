@@ -11,6 +11,7 @@ import optax.contrib
 from jaxtyping import Array, PyTree
 
 from finitewidth.architecture import Layer, Shape
+from finitewidth.architecture.layer import as_shape
 from finitewidth.architecture.parametrisation import GEOMETRIES, Geometry
 from finitewidth.checks import is_number
 from finitewidth.networks.models import Model, rate_tree
@@ -108,6 +109,46 @@ def as_optimizer(
         return Optimizer(name, method.directions, rate_tree(model, params, entering, None, rates), eta)
     tensor = rate_tree(model, params, entering, rates, method.geometry)
     return Optimizer(name, method.directions, tensor, eta)
+
+
+def network_optimizer(
+    net: Layer, entering: Shape | int, optimizer: str, learning_rate: float | Schedule
+) -> optax.GradientTransformation:
+    """An Optax transformation with the learning rates of a network in its parametrisation.
+
+    Parameters
+    ----------
+    net
+        The network; "mup" and the other parametrisations say how rates scale with width, group by group.
+    entering
+        Shape of one input, or the number of its features.
+    optimizer
+        "sgd", "momentum", "adam", "sign" or "muon".
+    learning_rate
+        The global step, or a function of the step number.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, optax, finitewidth as fw
+    >>> net = fw.MLP((64, 64), "relu", parametrisation="mup:32")
+    >>> params = net.init(jax.random.key(0), 5)
+    >>> adam = fw.networks.network_optimizer(net, 5, "adam", 0.01)
+    >>> gradient = jax.tree.map(jnp.ones_like, params)
+    >>> step, _ = adam.update(gradient, adam.init(params), params)
+    >>> [round(float(layer.weight[0, 0]), 6) for layer in step]      # 1, 32/64 and 32/64 of the step
+    [-0.01, -0.005, -0.005]
+    """
+    method, shape = _named(optimizer), as_shape("entering", entering)
+    if not callable(learning_rate):
+        _positive(learning_rate)
+
+    def scaled(updates: PyTree, params: PyTree | None = None) -> PyTree:
+        rates = jax.tree.broadcast(net.learning_rates(shape, method.geometry), updates)
+        return jax.tree.map(lambda rate, d: (rate * d).astype(d.dtype), rates, updates)
+
+    return optax.chain(
+        method.directions, optax.stateless(scaled), optax.scale_by_learning_rate(learning_rate)
+    )
 
 
 def anchored_descent(

@@ -9,7 +9,7 @@ time.
 import functools
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +18,6 @@ from jaxtyping import Array, Float, PyTree
 
 from finitewidth.architecture import Layer
 from finitewidth.architecture.networks import is_dense_stack
-from finitewidth.arrays import AnyArray
 from finitewidth.networks import jacobians, layer_grams
 from finitewidth.networks.models import (
     Apply,
@@ -32,6 +31,8 @@ from finitewidth.networks.models import (
 )
 
 MEMORY_LIMIT = 2**30
+
+Pairs = Literal["all", "diagonal", "mean"]
 
 
 class Side(NamedTuple):
@@ -48,8 +49,9 @@ def empirical_ntk(
     x2: Inputs | None = None,
     *,
     rates: PyTree | None = None,
+    outputs: Pairs = "all",
     memory_limit: int = MEMORY_LIMIT,
-) -> Float[Array, "out out n1 n2"]:
+) -> Float[Array, "*out n1 n2"]:
     r"""The empirical NTK $H_{i_1i_2;12}$.
 
     Parameters
@@ -64,13 +66,17 @@ def empirical_ntk(
     rates
         Learning-rate tensor: one number, or a tree with one number or array per leaf of params. By
         default the one of the network with its parametrisation, and 1 for any other function.
+    outputs
+        "all" pairs of outputs; the "diagonal", each output with itself; or the "mean" over this diagonal.
+        The last two leave the other pairs out: less work by the number of outputs, and a smaller result.
     memory_limit
         Bytes that gradients may take at a time; the result itself comes on top.
 
     Returns
     -------
     Array of shape (out, out, n1, n2)
-        The block ``[i, j]`` is the kernel matrix between outputs i and j.
+        The block ``[i, j]`` is the kernel matrix between outputs i and j. Of the diagonal (out, n1, n2), of
+        its mean (n1, n2).
 
     Examples
     --------
@@ -80,8 +86,10 @@ def empirical_ntk(
     >>> fw.empirical_ntk(net, net.init(jax.random.key(0), 3), x).shape
     (1, 1, 5, 5)
     """
+    if outputs not in _SUMS:
+        raise ValueError(f"outputs must be one of {', '.join(_SUMS)}, got {outputs!r}.")
     model, rates, left, right = _prepare(apply_or_net, params, x1, x2, rates)
-    return _tiled(_total, model, rates, left, right, memory_limit)
+    return _tiled(_SUMS[outputs], model, rates, left, right, memory_limit)
 
 
 def empirical_ntk_by_group(
@@ -108,13 +116,7 @@ def cross_kernel(
 
     Each side has its own parameters, so that derivatives can act on one side only.
     """
-    return _tiled(_total, model, rates, left, right, memory_limit)
-
-
-def as_matrix(kernel: Float[AnyArray, "out out n1 n2"]) -> Float[AnyArray, "rows columns"]:
-    """The kernel as a matrix over pairs (output, point)."""
-    n_out, _, n1, n2 = kernel.shape
-    return kernel.swapaxes(1, 2).reshape(n_out * n1, n_out * n2)
+    return _tiled(_SUMS["all"], model, rates, left, right, memory_limit)
 
 
 def _prepare(
@@ -145,17 +147,27 @@ def _gradients(model: Model, structured: bool, side: Side) -> PyTree:
 
 
 @eqx.filter_jit
-def _parts(model: Model, rates: PyTree, left: PyTree, right: PyTree | None) -> PyTree:
+def _parts(model: Model, rates: PyTree, left: PyTree, right: PyTree | None, outputs: Pairs = "all") -> PyTree:
     right = left if right is None else right
     if isinstance(left, layer_grams.Factors) and isinstance(right, layer_grams.Factors):
         assert isinstance(model, Network)
-        return layer_grams.layer_kernels(model.layer, rates, left, right)
-    return jacobians.leaf_kernels(rates, left, right)
+        return layer_grams.layer_kernels(model.layer, rates, left, right, outputs)
+    return jacobians.leaf_kernels(rates, left, right, outputs)
 
 
-@eqx.filter_jit
-def _total(model: Model, rates: PyTree, left: PyTree, right: PyTree | None) -> Array:
-    return functools.reduce(operator.add, jax.tree.leaves(_parts(model, rates, left, right)))
+def _sum_of_parts(outputs: Pairs) -> Callable[..., Array]:
+    @eqx.filter_jit
+    def total(model: Model, rates: PyTree, left: PyTree, right: PyTree | None) -> Array:
+        return functools.reduce(operator.add, jax.tree.leaves(_parts(model, rates, left, right, outputs)))
+
+    return total
+
+
+_SUMS: dict[str, Callable[..., Array]] = {
+    "all": _sum_of_parts("all"),
+    "diagonal": _sum_of_parts("diagonal"),
+    "mean": _sum_of_parts("mean"),
+}
 
 
 @eqx.filter_jit
@@ -189,8 +201,8 @@ def _tiled(
     for row in _split(left, held - max(1, held // 4)):
         row_gradients = _gradients(model, structured, row)
         tiles = [combine(model, full, row_gradients, _gradients(model, structured, c)) for c in column_sets]
-        rows.append(jax.tree.map(lambda *t: jnp.concatenate(t, axis=3), *tiles))
-    return jax.tree.map(lambda *t: jnp.concatenate(t, axis=2), *rows)
+        rows.append(jax.tree.map(lambda *t: jnp.concatenate(t, axis=-1), *tiles))
+    return jax.tree.map(lambda *t: jnp.concatenate(t, axis=-2), *rows)
 
 
 def _points_held(model: Model, structured: bool, side: Side, memory_limit: int) -> int:

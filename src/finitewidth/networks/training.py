@@ -13,12 +13,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from finitewidth.architecture import Layer
 from finitewidth.architecture.networks import refuse_random_passes
+from finitewidth.arrays import as_matrix
 from finitewidth.checks import check_key, check_whole
 from finitewidth.networks.losses import Loss, as_labels, as_loss, refuse_several_losses
 from finitewidth.networks.models import Apply, Inputs, Model, Network, as_model, as_points, check_arguments
 from finitewidth.networks.observables import Observable, Record, as_observables
 from finitewidth.networks.optimizers import Optimizer, Schedule, as_optimizer
-from finitewidth.networks.tangent_kernel import as_matrix, empirical_ntk
+from finitewidth.networks.tangent_kernel import empirical_ntk
 
 _STEPS_BETWEEN_CHECKS = 1000
 _RUNAWAY = 1e6

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from finitewidth.prediction.finite_width.mean_field.method import MeanField
     from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
     from finitewidth.prediction.finite_width.trusted_range import TrustedRange
+    from finitewidth.prediction.gpjax_kernel import gpjax_kernel
     from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
+    from finitewidth.prediction.infinite_width.given_kernels import predict_from_kernels
     from finitewidth.prediction.infinite_width.posterior import evidence
     from finitewidth.prediction.methods import BayesianInference, Method
     from finitewidth.prediction.selection.certificates import (

@@ -29,7 +29,7 @@ def warn_of_few_rows(y: Float[Array, "train out"]) -> None:
 
 
 def starting_outputs(
-    initial: Start, x_train: Float[Array, "train d"], x_test: Float[Array, "test d"], out: int
+    initial: Start, x_train: Float[Array, "train ..."], x_test: Float[Array, "test ..."], out: int
 ) -> tuple[Float[Array, "train out"], Float[Array, "test out"]]:
     """Outputs of a given starting function on the training and the test points."""
     pair = (initial(x_train), initial(x_test)) if callable(initial) else initial
@@ -46,9 +46,9 @@ def starting_outputs(
     return at_train, at_test
 
 
-def first_duplicate(x: Float[np.ndarray | Array, "n d"]) -> tuple[int, int] | None:
+def first_duplicate(x: Float[np.ndarray | Array, "n ..."]) -> tuple[int, int] | None:
     """The first row that repeats an earlier one, as (earlier, later)."""
-    rows = np.ascontiguousarray(np.asarray(x) + 0.0)
+    rows = np.ascontiguousarray(np.asarray(x) + 0.0).reshape(len(x), -1)
     keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     earlier = first[group]

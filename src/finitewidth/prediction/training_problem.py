@@ -12,7 +12,7 @@ from finitewidth.architecture import Layer
 from finitewidth.architecture.networks import refuse_random_passes
 from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate, warn_of_few_rows
-from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.inputs import ArrayLike, as_inputs, check_same_shape
 from finitewidth.statistics.kernels import Kernels, kernel_blocks, kernels
 
 # Of so few points, all kernels are blocks of one matrix: compiling takes longer than anything else.
@@ -37,18 +37,18 @@ class TrainingProblem(eqx.Module):
     net
         The network: its layers, initialisation and learning-rate tensor.
     x_train, y
-        Training inputs (train, features) and targets (train, out).
+        Training inputs (train, features), or (train, *positions, channels), and targets (train, out).
     x_test
-        Test inputs (test, features).
+        Test inputs, of the same shape.
     kernels
         All three pairs of kernels; None in a problem read from a file, which holds no kernels. They are then
         computed whenever they are asked for: `computed()` gives a problem that keeps them.
     """
 
     net: Layer
-    x_train: Float[Array, "train d"]
+    x_train: Float[Array, "train ..."]
     y: Float[Array, "train out"]
-    x_test: Float[Array, "test d"]
+    x_test: Float[Array, "test ..."]
     kernels: ProblemKernels | None = None
 
     @classmethod
@@ -57,10 +57,7 @@ class TrainingProblem(eqx.Module):
         _refuse_masks(net)
         x_train = as_inputs("x_train", x_train, net)
         x_test = as_inputs("x_test", x_test, net).astype(x_train.dtype)
-        if x_train.shape[1] != x_test.shape[1]:
-            raise ValueError(
-                f"x_train has {x_train.shape[1]} features and x_test has {x_test.shape[1]}; they must agree."
-            )
+        check_same_shape("x_train", x_train, "x_test", x_test)
         y = as_targets(y_train, len(x_train), x_train.dtype)
         warn_of_few_rows(y)
         return cls(net, x_train, y, x_test).computed()
@@ -78,11 +75,11 @@ class TrainingProblem(eqx.Module):
             return self
         return self._at(self.x_test, train=None)
 
-    def at(self, x_test: Float[Array, "test d"]) -> "TrainingProblem":
+    def at(self, x_test: Float[Array, "test ..."]) -> "TrainingProblem":
         """The same training with other test points; the training kernels are kept."""
         return self._at(x_test, self.train)
 
-    def _at(self, x_test: Float[Array, "test d"], train: Kernels | None) -> "TrainingProblem":
+    def _at(self, x_test: Float[Array, "test ..."], train: Kernels | None) -> "TrainingProblem":
         net, x_train = self.net, self.x_train
         if len(x_train) + len(x_test) <= _FEW:
             blocks = kernel_blocks(net, x_train, x_test)
@@ -96,20 +93,21 @@ class TrainingProblem(eqx.Module):
     @property
     def train(self) -> Kernels:
         """Kernels of the training points, (train, train)."""
-        return self._kernels.train
+        return self.kernels_held.train
 
     @property
     def test_train(self) -> Kernels:
         """Kernels between test and training points, (test, train)."""
-        return self._kernels.test_train
+        return self.kernels_held.test_train
 
     @property
     def test(self) -> Kernels:
         """Kernels of the test points, (test, test)."""
-        return self._kernels.test
+        return self.kernels_held.test
 
     @property
-    def _kernels(self) -> ProblemKernels:
+    def kernels_held(self) -> ProblemKernels:
+        """All three pairs of kernels, computed now where they are missing."""
         every = self.computed().kernels
         assert every is not None
         return every

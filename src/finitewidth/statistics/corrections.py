@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation
 from finitewidth.architecture import Layer
-from finitewidth.arrays import Matrix
+from finitewidth.architecture.residual_stack import residual_stack
+from finitewidth.arrays import AnyArray, Matrix
 from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
 from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
@@ -22,6 +23,7 @@ from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
 from finitewidth.statistics.fluctuations import Averages, expandable, width_ratios
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.residual_corrections import ResidualCorrections, residual_corrections
 
 MOST_INPUTS = 20
 _DEFAULT_TOLERANCE = 1e-8
@@ -86,13 +88,16 @@ class Corrections(eqx.Module):
         return jnp.asarray(getattr(self.differentials, letter))
 
 
-def corrections(net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE) -> Corrections:
+def corrections(
+    net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERANCE
+) -> Corrections | ResidualCorrections:
     r"""Every tensor of order 1/width of the network's outputs and tangent kernels at initialisation.
 
     Parameters
     ----------
     net
-        At least one hidden layer; widths and hyperparameters may differ from layer to layer.
+        Dense layers with at least one hidden layer; widths and hyperparameters may differ from layer to
+        layer. Or `ResidualMLP` without a norm, at one input: K, Theta, V, D, F, A and B.
     x
         At most 20 inputs (points, features). The tensors have points^4 entries, and the averages behind
         them are four-dimensional integrals; `predict(order=1)` contracts them without forming them.
@@ -108,6 +113,24 @@ def corrections(net: Layer, x: ArrayLike, *, tolerance: float = _DEFAULT_TOLERAN
     0.6549
     """
     points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
+    stack = residual_stack(net)
+    if stack is None:
+        return dense_corrections(net, points, tolerance=tolerance)
+    if len(points) != 1:
+        raise ValueError(
+            f"x has {len(points)} points; the first order in 1/width of a residual network is known for one "
+            "input at a time."
+        )
+    if stack.width < 2:
+        raise ValueError("net has width 1: an expansion in 1/width says nothing there.")
+    return residual_corrections(stack, float(np.mean(points**2)))
+
+
+def dense_corrections(
+    net: Layer, points: Float[AnyArray, "n d"], *, tolerance: float = _DEFAULT_TOLERANCE
+) -> Corrections:
+    """The tensors of a stack of dense layers."""
+    points = np.asarray(points, dtype=np.float64)
     net = expandable(net)
     if len(points) > MOST_INPUTS:
         raise ValueError(

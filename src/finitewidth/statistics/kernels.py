@@ -5,8 +5,6 @@ the layer below. They close on each pair of inputs once the variances of the two
 square tiles small enough for the cache, all layers of one tile before the next.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,10 +17,23 @@ from finitewidth.architecture import MLP, Layer
 from finitewidth.architecture.networks import activations, layer_shapes
 from finitewidth.checks import check_positive, check_whole
 from finitewidth.expectations.laws import Averages, ExactLaw, PairLaw
-from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.inputs import ArrayLike, as_inputs, check_same_shape
+from finitewidth.statistics.position_kernels import (
+    Points,
+    block,
+    has_positions,
+    laws_at,
+    mean_over_positions,
+    needs_pairs,
+    own_kernels,
+    prepare_at_positions,
+    symmetric_pairs,
+    tile_side,
+)
 from finitewidth.statistics.rules import Kernels, PairLaws, cross, own
 from finitewidth.statistics.rules.mlp import every_layer
 from finitewidth.statistics.rules.pairs import packed, unpacked
+from finitewidth.statistics.rules.positions import along
 from finitewidth.tracing import outside_tracing
 
 # Two tiles of complex numbers fill the second-level cache of two cores; smaller ones spend their time
@@ -32,13 +43,6 @@ _LEAST_TILE = 128
 _SYMMETRIC_CUTS = 4
 _QUANTILES = 17
 _DEFAULT_TOLERANCE = {"float32": 1e-6, "float64": 1e-9}
-
-
-class Points(NamedTuple):
-    """A set of inputs with everything the recursion needs to know about each of them alone."""
-
-    x: Float[Array, "n d"]
-    features: PyTree[Float[Array, "n ..."]]
 
 
 def kernels(
@@ -56,7 +60,8 @@ def kernels(
     net
         The network; its widths do not matter here.
     x1, x2
-        Inputs (points, features). Without `x2` the kernels of x1 with itself, exactly symmetric.
+        Inputs (points, features), or images and sequences (points, *positions, channels). Without `x2` the
+        kernels of x1 with itself, exactly symmetric.
         float32 inputs give float32 kernels, everything else float64.
     tolerance
         Relative accuracy of each layer's averages for an activation without closed form;
@@ -81,8 +86,7 @@ def kernels(
     x1 = as_inputs("x1", x1, net)
     if x2 is not None:
         x2 = as_inputs("x2", x2, net)
-        if x1.shape[1] != x2.shape[1]:
-            raise ValueError(f"x1 has {x1.shape[1]} features and x2 has {x2.shape[1]}; they must agree.")
+        check_same_shape("x1", x1, "x2", x2)
         dtype = jnp.promote_types(x1.dtype, x2.dtype)
         x1, x2 = x1.astype(dtype), x2.astype(dtype)
     laws = resolved_laws(net, [x1] if x2 is None else [x1, x2], tolerance, terms)
@@ -92,20 +96,25 @@ def kernels(
 
 
 def trajectory(net: Layer, x: ArrayLike) -> Kernels:
-    """Diagonal kernels above every layer with parameters: `nngp` and `ntk` are (depth, points)."""
+    """Diagonal kernels above every layer with parameters: `nngp` and `ntk` are (depth, points).
+
+    Where inputs have positions, the average over them.
+    """
     x = as_inputs("x", x, net)
     return _trajectory(net, default_laws(net), x)
 
 
 @eqx.filter_jit
-def _trajectory(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
+def _trajectory(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels:
     if isinstance(net, MLP):
-        return every_layer(net, _own_kernels(x), laws)[0]
-    below, levels = _own_kernels(x), []
-    for part, entering, _ in layer_shapes(net, x.shape[1:]):
-        below, _ = own(part, below, laws)
+        return every_layer(net, _own_kernels(net, x), laws)[0]
+    below, levels = _own_kernels(net, x), []
+    shapes = layer_shapes(net, x.shape[1:])
+    asked = along(tuple(part for part, _, _ in shapes), laws_at(net, laws, x))
+    for (part, entering, _), inside in zip(shapes, asked, strict=True):
+        below, _ = own(part, below, inside)
         if part.has_parameters(entering):
-            levels.append(below)
+            levels.append(mean_over_positions(below))
     if not levels:
         raise ValueError("net has no layer with parameters: it has no trajectory.")
     return Kernels(*(jnp.stack(kernel) for kernel in zip(*levels, strict=True)))
@@ -118,7 +127,7 @@ def default_laws(net: Layer, terms: int | None = None) -> PairLaws:
 
 
 def resolved_laws(
-    net: Layer, inputs: list[Float[Array, "_ d"]], tolerance: float | None, terms: int | None
+    net: Layer, inputs: list[Float[Array, "_ ..."]], tolerance: float | None, terms: int | None
 ) -> PairLaws:
     """The pair laws, accurate enough for the variances that these inputs reach."""
     if terms is not None:
@@ -128,6 +137,8 @@ def resolved_laws(
         tolerance = _DEFAULT_TOLERANCE[inputs[0].dtype.name]
     check_positive("tolerance", tolerance)
     laws = default_laws(net)
+    if has_positions(inputs[0]):
+        laws = laws.at(laws.sites, jnp.array(True))
     if all(isinstance(law, ExactLaw) for law in laws.laws):
         return laws
     net, inputs = jax.tree.map(_value, (net, inputs))
@@ -139,7 +150,7 @@ def resolved_laws(
             law.resolve(jnp.concatenate([v.ravel() for v in met[i]]), tolerance) if met[i] else law
             for i, law in enumerate(laws.laws)
         ]
-    return PairLaws(laws.activations, tuple(resolved))
+    return PairLaws(laws.activations, tuple(resolved), laws.sites, laws.true)
 
 
 class _Met(eqx.Module):
@@ -162,13 +173,14 @@ class _Noting(PairLaw):
         return _Met(self.number, q)
 
     def pair(self, rows: PyTree, columns: PyTree, k: Float[Array, "rows columns"]) -> Averages:
-        return self.law.pair(rows, columns, k)
+        features = self.law.features
+        return self.law.pair(features(rows.variance), features(columns.variance), k)
 
     def resolve(self, q: Float[Array, "*n"], tolerance: float) -> PairLaw:
         return self.law.resolve(q, tolerance)
 
 
-def _variances(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> list[list[np.ndarray]]:
+def _variances(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> list[list[np.ndarray]]:
     """All variances that each activation of the network meets at these inputs."""
     noting = PairLaws(laws.activations, tuple(_Noting(law, i) for i, law in enumerate(laws.laws)))
     is_met = lambda node: isinstance(node, _Met)
@@ -177,8 +189,8 @@ def _variances(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> list[list[
 
 
 @eqx.filter_jit
-def _features(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> PyTree:
-    return own(net, _own_kernels(x), laws)[1]
+def _features(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> PyTree:
+    return prepare(net, laws, x)[0].features
 
 
 def _value(array: Array) -> Array:
@@ -186,25 +198,36 @@ def _value(array: Array) -> Array:
     return lax.stop_gradient(array) if isinstance(array, Tracer) else array
 
 
-def _representatives(inputs: list[Float[Array, "_ d"]]) -> Float[Array, "quantiles 1"]:
-    """One-feature inputs that span the lengths of the given ones, the shortest and longest included."""
+def _representatives(inputs: list[Float[Array, "_ ..."]]) -> Float[Array, "quantiles 1"]:
+    """One-feature inputs that span the lengths of the given ones, the shortest and longest included.
+
+    Of inputs with positions all of them: each position has variances of its own.
+    """
+    if has_positions(inputs[0]):
+        return jnp.concatenate(inputs)
     lengths = [np.sqrt(np.mean(np.square(x, dtype=np.float64), axis=1)) for x in map(np.asarray, inputs)]
     return jnp.asarray(np.quantile(np.concatenate(lengths), np.linspace(0, 1, _QUANTILES))[:, None])
 
 
-def _own_kernels(x: Float[Array, "n d"]) -> Kernels:
+def _own_kernels(net: Layer, x: Float[Array, "n ..."]) -> Kernels:
+    if has_positions(x):
+        return own_kernels(net, x)
     square = jnp.sum(x**2, axis=1) / x.shape[1]
     return Kernels(square, jnp.zeros_like(square))
 
 
-def prepare(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> tuple[Points, Kernels]:
+def prepare(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> tuple[Points, Kernels]:
     """The features of every input, and the exact output diagonals."""
-    diagonal, features = own(net, _own_kernels(x), laws)
+    if has_positions(x):
+        return prepare_at_positions(net, laws, x)
+    diagonal, features = own(net, _own_kernels(net, x), laws)
     return Points(x, features), diagonal
 
 
 def tile(net: Layer, laws: PairLaws, rows: Points, columns: Points) -> Kernels:
     """All layers for one tile of pairs."""
+    if has_positions(rows.x):
+        return block(net, laws, rows, columns)
     gram = rows.x @ columns.x.T / rows.x.shape[1]
     below = Kernels(gram, jnp.zeros_like(gram))
     return cross(net, below, rows.features, columns.features, laws)
@@ -226,7 +249,7 @@ def _tile_size(n: int, largest: int = _TILE) -> int:
 
 
 def kernel_blocks(
-    net: Layer, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]
+    net: Layer, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
 ) -> tuple[Kernels, Kernels, Kernels]:
     """Kernels (n1, n1), (n2, n1) and (n2, n2), as blocks of one matrix: one program instead of three."""
     return _blocks(net, resolved_laws(net, [x1, x2], None, None), x1, x2)
@@ -234,7 +257,7 @@ def kernel_blocks(
 
 @eqx.filter_jit
 def _blocks(
-    net: Layer, laws: PairLaws, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]
+    net: Layer, laws: PairLaws, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
 ) -> tuple[Kernels, Kernels, Kernels]:
     whole, n = _all_pairs(net, laws, jnp.concatenate([x1, x2])), len(x1)
     block = lambda rows, columns: jax.tree.map(lambda kernel: kernel[rows, columns], whole)
@@ -243,14 +266,17 @@ def _blocks(
 
 
 @eqx.filter_jit
-def _symmetric(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
+def _symmetric(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels:
     return _all_pairs(net, laws, x)
 
 
-def _all_pairs(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
+def _all_pairs(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels:
     points, diagonal = prepare(net, laws, x)
     n = x.shape[0]
-    size = _tile_size(n, min(_TILE, max(_LEAST_TILE, n // _SYMMETRIC_CUTS)))
+    if has_positions(x) and needs_pairs(net):
+        return symmetric_pairs(net, laws, points, diagonal)
+    largest, least = (tile_side(x), 1) if has_positions(x) else (_TILE, _LEAST_TILE)
+    size = _tile_size(n, min(largest, max(least, n // _SYMMETRIC_CUTS)))
     starts = tile_starts(n, size)
     upper = np.array([(a, b) for i, a in enumerate(starts) for b in starts[i:]])
 
@@ -273,10 +299,15 @@ def _all_pairs(net: Layer, laws: PairLaws, x: Float[Array, "n d"]) -> Kernels:
 
 
 @eqx.filter_jit
-def _rectangular(net: Layer, laws: PairLaws, x1: Float[Array, "n1 d"], x2: Float[Array, "n2 d"]) -> Kernels:
+def _rectangular(
+    net: Layer, laws: PairLaws, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
+) -> Kernels:
     (rows, _), (columns, _) = prepare(net, laws, x1), prepare(net, laws, x2)
     n1, n2 = x1.shape[0], x2.shape[0]
-    height, width = _tile_size(n1), _tile_size(n2)
+    if has_positions(x1) and needs_pairs(net):
+        return block(net, laws, rows, columns)
+    largest = tile_side(x1) if has_positions(x1) else _TILE
+    height, width = _tile_size(n1, largest), _tile_size(n2, largest)
     corners = np.array([(a, b) for a in tile_starts(n1, height) for b in tile_starts(n2, width)])
 
     @jax.checkpoint

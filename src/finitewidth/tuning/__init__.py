@@ -2,5 +2,6 @@
 
 from finitewidth.tuning.advice import Tuning, tune
 from finitewidth.tuning.propagation import Propagation
+from finitewidth.tuning.residual import BlockSignals, ResidualTuning, tune_residual
 
-__all__ = ["Propagation", "Tuning", "tune"]
+__all__ = ["BlockSignals", "Propagation", "ResidualTuning", "Tuning", "tune", "tune_residual"]

@@ -4,23 +4,19 @@ import dataclasses
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from finitewidth.activations import Activation, as_activation
 from finitewidth.architecture import MLP, Layer, dense_stack
 from finitewidth.architecture.critical_point import critical_point
 from finitewidth.arrays import Elementwise
 from finitewidth.checks import is_number
-from finitewidth.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import kernels
 from finitewidth.tuning.aspect_ratio import aspect_ratio
 from finitewidth.tuning.initialisation import Choice, recommended_initialisation
+from finitewidth.tuning.largest_step import largest_ntk_eigenvalue
 from finitewidth.tuning.learning_rates import equal_layer_rates, kernel_change
 from finitewidth.tuning.propagation import Propagation, framework_defaults, propagate
 from finitewidth.tuning.snippets import snippets
-
-_LARGEST_SPECTRUM = 4000
 
 
 class Tuning(eqx.Module):
@@ -155,7 +151,7 @@ def tune(
         n_in = inputs.shape[1]
     widths = (int(n_in), *net.hidden, net.n_out)
     net = dense_stack(equal_layer_rates(net, inputs))
-    eta_max = 2 / _largest_ntk_eigenvalue(net, inputs)
+    eta_max = 2 / largest_ntk_eigenvalue(net, inputs)
     shape = aspect_ratio(net, float(jnp.mean(inputs**2)), width)
     signals = {"recommended": propagate(net, inputs)}
     for name, (default_b, default_W) in framework_defaults(widths).items():
@@ -199,13 +195,6 @@ def _recommended(
     else:
         choice = Choice(C_b, C_W, "as given")
     return MLP(hidden, activation, choice.C_b, choice.C_W, n_out=n_out), choice.reason
-
-
-def _largest_ntk_eigenvalue(net: Layer, x: Float[Array, "n d"]) -> float:
-    """Largest NTK eigenvalue on x; beyond 4,000 points estimated from an evenly spaced subset."""
-    n = len(x)
-    subset = x if n <= _LARGEST_SPECTRUM else x[:: -(-n // _LARGEST_SPECTRUM)]
-    return largest_eigenvalue(kernels(net, subset, tolerance=1e-6).ntk) * n / len(subset)
 
 
 def _check_size(name: str, value: int | None) -> int:

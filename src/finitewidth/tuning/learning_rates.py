@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer, dense_stack
-from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.corrections import dense_corrections
 from finitewidth.statistics.kernels import trajectory
 from finitewidth.tuning.propagation import signal_and_gradient
 
@@ -56,7 +56,7 @@ def kernel_change(net: Layer, square: float = 1.0, target: float | None = None) 
     target
         The value y to be learned; by default as large as the outputs are, $y^2=K$.
     """
-    tensors = corrections(net, jnp.full((1, 1), jnp.sqrt(square)))
+    tensors = dense_corrections(net, jnp.full((1, 1), jnp.sqrt(square)))
     P, Q, R, S, T, U = (getattr(tensors, name).item() for name in "PQRSTU")
     K, Theta = tensors.K.item(), tensors.Theta.item()
     first = -2 * (P + 2 * Q) / Theta**2

@@ -14,7 +14,10 @@ from finitewidth.cli.outputs import check_output
 def tune(
     activation: options.Activation,
     depth: Annotated[
-        int, options.whole_number("--depth", "Number of affine layers.", 1, options.MOST_LAYERS)
+        int,
+        options.whole_number(
+            "--depth", "Number of affine layers; with --residual of blocks.", 1, options.MOST_LAYERS
+        ),
     ],
     width: Annotated[
         int, options.whole_number("--width", "Width of the hidden layers.", 1, options.LARGEST_WIDTH)
@@ -36,6 +39,18 @@ def tune(
     weight_variance: Annotated[
         float | None, options.number("--C-W", "Judge your own weight variance times fan-in instead.")
     ] = None,
+    residual: Annotated[
+        bool, typer.Option("--residual", help="A residual network with one dense layer in every block.")
+    ] = False,
+    norm: Annotated[
+        str, options.one_of("--norm", "Layer norms of a residual network.", ("none", "pre", "post"))
+    ] = "none",
+    optimizer: Annotated[
+        str, options.one_of("--optimizer", "Of the code for a residual network.", ("sgd", "adam", "muon"))
+    ] = "sgd",
+    scaling: Annotated[
+        str, options.one_of("--scaling", "Of its learning rates with width.", ("standard", "mup"))
+    ] = "standard",
     as_json: options.Json = False,
     plot: Annotated[Path | None, options.path("--plot", "Where to write a picture, say tune.png.")] = None,
     code: Annotated[
@@ -45,6 +60,10 @@ def tune(
 ) -> None:
     """Say how to initialise and train a network, and what the frameworks' defaults would do to it."""
     options.check_variances(bias_variance, weight_variance)
+    if residual and bias_variance is not None:
+        raise ValueError("--C-b and --C-W judge a network without --residual: leave them out.")
+    if not residual and (norm, optimizer, scaling) != ("none", "sgd", "standard"):
+        raise ValueError("--norm, --optimizer and --scaling are for residual networks: add --residual.")
     if data is not None and n_in is not None:
         raise ValueError(f"--inputs {n_in} and --data {data} exclude each other: the data have their inputs.")
     if plot is not None:
@@ -59,6 +78,13 @@ def tune(
     for remark in () if inputs is None else inputs.notes:
         note(remark)
     x = None if inputs is None else inputs.x
+    if residual:
+        from finitewidth.cli.residual_job import tune_residual_network
+
+        tune_residual_network(
+            activation, depth, width, x, norm, n_in, n_out, optimizer, scaling, as_json, plot, code
+        )
+        return
     advice = advise(
         activation, depth, width, x, n_in=n_in, n_out=n_out, C_b=bias_variance, C_W=weight_variance
     )

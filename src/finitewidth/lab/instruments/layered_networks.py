@@ -10,7 +10,7 @@ from finitewidth.lab.instruments.network_draws import COMPILER, in_batches
 
 
 def kernels_of_draws(
-    net: Sequential, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int, numbers: int
+    net: Sequential, x: Float[np.ndarray, "n ..."], key: PRNGKeyArray, draws: int, numbers: int
 ) -> dict[str, Float[np.ndarray, "draws n n"]]:
     """Covariance of the output over the readout's weights, and NTK of the one output, of every draw.
 
@@ -27,14 +27,16 @@ def kernels_of_draws(
     return in_batches(kernels, key, draws, numbers)
 
 
-def _all_draws(net: Sequential, x: Float[Array, "n d"], params: PyTree, keys: Key[Array, " draws"]):
+def _all_draws(net: Sequential, x: Float[Array, "n ..."], params: PyTree, keys: Key[Array, " draws"]):
     return jax.vmap(lambda own, key: _one_draw(net, x, own, key))(params, keys)
 
 
 _kernels = jax.jit(_all_draws, compiler_options=COMPILER)
 
 
-def _one_draw(net: Sequential, x: Float[Array, "n d"], params: tuple, key: PRNGKeyArray) -> dict[str, Array]:
+def _one_draw(
+    net: Sequential, x: Float[Array, "n ..."], params: tuple, key: PRNGKeyArray
+) -> dict[str, Array]:
     readout = net.layers[-1]
     assert isinstance(readout, Dense)
 

@@ -21,7 +21,7 @@ _JITTER = 1e-13
 COMPILER = {"xla_backend_optimization_level": "1"}
 
 # Of a network, its parameters and the inputs.
-Statistic = Callable[[Any, Any, Float[Array, "n d"]], Any]
+Statistic = Callable[[Any, Any, Float[Array, "n ..."]], Any]
 
 
 def input_of_size(square: float, n_in: int = 4) -> Float[np.ndarray, "1 d"]:
@@ -31,7 +31,7 @@ def input_of_size(square: float, n_in: int = 4) -> Float[np.ndarray, "1 d"]:
 
 def over_networks(
     net: Layer,
-    x: Float[np.ndarray, "n d"],
+    x: Float[np.ndarray, "n ..."],
     key: PRNGKeyArray,
     draws: int,
     statistic: Statistic,
@@ -41,15 +41,17 @@ def over_networks(
 
     Memory is held for the weights of a network or for so many `numbers`, whichever is more.
     """
-    inputs, drawn = jnp.asarray(x), jax.eval_shape(lambda key: net.init(key, x.shape[1]), key)
+    inputs, drawn = jnp.asarray(x), jax.eval_shape(lambda key: net.init(key, x.shape[1:]), key)
     weights = sum(leaf.size for leaf in jax.tree.leaves(drawn) if leaf.ndim > 1)
     return in_batches(
         lambda keys: _network_draws(net, inputs, keys, statistic), key, draws, max(weights, numbers)
     )
 
 
-def _statistics(net: Layer, x: Float[Array, "n d"], keys: Key[Array, " draws"], statistic: Statistic) -> Any:
-    return jax.vmap(lambda key: statistic(net, net.init(key, x.shape[1]), x))(keys)
+def _statistics(
+    net: Layer, x: Float[Array, "n ..."], keys: Key[Array, " draws"], statistic: Statistic
+) -> Any:
+    return jax.vmap(lambda key: statistic(net, net.init(key, x.shape[1:]), x))(keys)
 
 
 _network_draws = jax.jit(_statistics, static_argnames="statistic", compiler_options=COMPILER)

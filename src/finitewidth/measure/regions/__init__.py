@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from finitewidth.measure.regions.distance import boundary_distance
     from finitewidth.measure.regions.enumeration import AllRegions, all_regions
     from finitewidth.measure.regions.line import LineRegions, line_regions
+    from finitewidth.measure.regions.neighbours import Neighbours
     from finitewidth.measure.regions.network import piecewise_linear
     from finitewidth.measure.regions.plane import (
         Plane,

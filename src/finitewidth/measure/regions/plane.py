@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int, Integer, PyTree
 
 from finitewidth.measure.regions.execution import execute
+from finitewidth.measure.regions.neighbours import Neighbours, find_neighbours
 from finitewidth.measure.regions.network import piecewise_linear
 from finitewidth.measure.regions.patterns import different_maps, different_rows
 from finitewidth.measure.regions.polygons import Polygons, areas, centroids
@@ -90,6 +91,10 @@ class PlaneRegions(NamedTuple):
     def cell(self, number: int) -> Float[np.ndarray, "corners 2"]:
         """The corners of one cell."""
         return self.corners[number, : self.counts[number]]
+
+    def neighbours(self) -> Neighbours:
+        """Which cells share an edge, where it lies, and which neuron changes there."""
+        return find_neighbours(self.corners, self.counts, self.patterns, self.plane.corners)
 
     @property
     def _raised(self) -> np.ndarray:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import root_scalar
+from scipy.special import polygamma
 
 from finitewidth.checks import check_positive, check_whole
 
@@ -64,9 +65,12 @@ def posterior_scale_of_depth(nu: float | int, effective_depth: float | int) -> f
 def limiting_prior_variance(square: float | int, points: int, features: int, hidden: Sequence[int]) -> float:
     r"""The prior variance S of largest evidence when there are many points.
 
-    $S=|\theta_*|^2\,(n_0/P)\,e^{A-\sum_ln_l^{-2}/A}$ with $A=\sum_l1/n_l$: the same for all networks that are
-    wide for their depth, and larger where the prior of s is skewed. With layers of one width the exponent is
-    $(L-1)/n$.
+    $S=|\theta_*|^2\,(n_0/P)\,/\,s_0$ with the most probable $\log s_0$ of the prior: many points know s, and
+    the evidence of S is the prior's density there. With the cumulants of $\log s$,
+    $K(t)=\sum_l[\log\Gamma(n_l/2+t)-\log\Gamma(n_l/2)-t\log(n_l/2)]$, the density by the method of steepest
+    descent is largest at $\log s_0=K'(t)$ where $t=-K^{(3)}(t)/2K^{(2)}(t)^2$. This leaves out terms of order
+    $1/n^2$, whatever the depth. To first order in 1/n, $-\log s_0=A-\sum_ln_l^{-2}/A$ with $A=\sum_l1/n_l$,
+    and $(L-1)/n$ with layers of one width.
 
     Parameters
     ----------
@@ -76,9 +80,15 @@ def limiting_prior_variance(square: float | int, points: int, features: int, hid
         P, $n_0$ and the widths of the hidden layers.
     """
     check_positive("square", square)
-    inverse = np.array([1 / n for n in hidden])
-    skewed = inverse.sum() - np.sum(inverse**2) / inverse.sum() if len(inverse) else 0.0
-    return float(square * features / points * np.exp(skewed))
+    limit = square * features / points
+    if not len(hidden):
+        return float(limit)
+    half = np.array(hidden, float) / 2
+    cumulant = lambda order, t: float(np.sum(polygamma(order - 1, half + t)))
+    balance = lambda t: 2 * t * cumulant(2, t) ** 2 + cumulant(3, t)
+    # One layer has t = 1/2 and terms of order 1/n, many layers have less.
+    t = root_scalar(balance, bracket=(0.0, 4.0), method="brentq").root
+    return float(limit * np.exp(np.sum(np.log(half)) - cumulant(1, t)))
 
 
 def _between_one_and(nu: float | int, balance: Callable[[float], float]) -> float:

@@ -30,13 +30,13 @@ class FittedLaw(ABC):
     coefficients: Float[np.ndarray, "train out"]
     governed_by: ClassVar[Literal["ntk", "nngp"]]
 
-    def mean(self, x: Float[AnyArray, "test d"]) -> Float[np.ndarray, "test out"]:
+    def mean(self, x: Float[AnyArray, "test ..."]) -> Float[np.ndarray, "test out"]:
         """Mean outputs at new inputs; cheap."""
         reach = kernels(self.problem.net, x, self.problem.x_train)
         return np.asarray(getattr(reach, self.governed_by)) @ self.coefficients
 
     @abstractmethod
-    def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
+    def distribution(self, x: Float[AnyArray, "test ..."]) -> TrainedDistribution:
         """Mean and covariance at new inputs."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class TrainedLaw(FittedLaw):
     def of(
         cls,
         net: Layer,
-        x: Float[AnyArray, "train d"],
+        x: Float[AnyArray, "train ..."],
         y: Float[AnyArray, "train out"],
         algorithm: SpectralAlgorithm,
         ridge: Strength,
@@ -73,7 +73,7 @@ class TrainedLaw(FittedLaw):
         training = training_filter(problem.train.ntk, algorithm, ridge)
         return cls(problem, np.asarray(training.solve(y)), ridge, training)
 
-    def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
+    def distribution(self, x: Float[AnyArray, "test ..."]) -> TrainedDistribution:
         problem = self.problem.at(jnp.asarray(x))
         reach = problem.test_train
         smoother = np.asarray(self.training.solve(reach.ntk.T)).T
@@ -98,7 +98,7 @@ class Posterior(FittedLaw):
     def of(
         cls,
         net: Layer,
-        x: Float[AnyArray, "train d"],
+        x: Float[AnyArray, "train ..."],
         y: Float[AnyArray, "train out"],
         noise: Strength,
         index: Int[np.ndarray, " train"] | None = None,
@@ -111,7 +111,7 @@ class Posterior(FittedLaw):
         factor = factorise(kernel, noise, "the training NNGP kernel")
         return cls(problem, factor.solve(y), noise, factor)
 
-    def distribution(self, x: Float[AnyArray, "test d"]) -> TrainedDistribution:
+    def distribution(self, x: Float[AnyArray, "test ..."]) -> TrainedDistribution:
         problem = self.problem.at(jnp.asarray(x))
         reach = problem.test_train.nngp
         half = self.factor.half_solve(reach.T)

@@ -30,10 +30,23 @@ def posterior(problem: TrainingProblem, inference: BayesianInference) -> Trained
     """Posterior mean and covariance of the noise-free outputs at the test points."""
     if inference.noise == 0:
         problem.refuse_duplicates("the training NNGP kernel", problem.train.nngp, "noise")
-    factor = factorise(problem.train.nngp, inference.noise, "the training NNGP kernel", "noise")
-    half = factor.half_solve(problem.test_train.nngp.T)
-    mean = half.T @ factor.half_solve(problem.y)
-    return TrainedDistribution(jnp.asarray(mean), problem.test.nngp - half.T @ half)
+    return condition(
+        problem.train.nngp, problem.test_train.nngp, problem.test.nngp, problem.y, inference.noise
+    )
+
+
+def condition(
+    train: Float[Array, "train train"],
+    test_train: Float[Array, "test train"],
+    test: Float[Array, "test test"],
+    y: Float[Array, "train out"],
+    noise: float | int,
+) -> TrainedDistribution:
+    """The Gaussian process of these covariances, given the labels."""
+    factor = factorise(train, noise, "the training NNGP kernel", "noise")
+    half = factor.half_solve(test_train.T)
+    mean = half.T @ factor.half_solve(y)
+    return TrainedDistribution(jnp.asarray(mean), test - half.T @ half)
 
 
 def evidence(

@@ -6,13 +6,14 @@ $K_{BB} - M K_{AB} - K_{BA} M^T + M K_{AA} M^T$.
 """
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.dynamics.kernel_descent import smoother
 from finitewidth.linalg.cholesky import symmetric_product
 from finitewidth.prediction.data import Start, starting_outputs
 from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
 
 
 def trained_distribution(
@@ -29,9 +30,23 @@ def trained_distribution(
     """
     if algorithm.converged and ridge == 0:
         problem.refuse_duplicates("the training NTK", problem.train.ntk)
-    M = smoother(problem.train.ntk, problem.test_train.ntk, algorithm, ridge)
+    start = None
     if initial is not None:
-        at_train, at_test = starting_outputs(initial, problem.x_train, problem.x_test, problem.y.shape[1])
-        return TrainedDistribution(at_test + M @ (problem.y - at_train), jnp.zeros_like(problem.test.nngp))
-    spread = symmetric_product(M, problem.train.nngp, problem.test_train.nngp)
-    return TrainedDistribution(M @ problem.y, problem.test.nngp + spread)
+        start = starting_outputs(initial, problem.x_train, problem.x_test, problem.y.shape[1])
+    return law_of_training(problem.kernels_held, problem.y, algorithm, start, ridge)
+
+
+def law_of_training(
+    kernels: ProblemKernels,
+    y: Float[Array, "train out"],
+    algorithm: SpectralAlgorithm,
+    start: tuple[Array, Array] | None = None,
+    ridge: float = 0.0,
+) -> TrainedDistribution:
+    """The same from kernels alone; `start` are outputs at the training and the test points."""
+    M = smoother(kernels.train.ntk, kernels.test_train.ntk, algorithm, ridge)
+    if start is not None:
+        at_train, at_test = start
+        return TrainedDistribution(at_test + M @ (y - at_train), jnp.zeros((len(M), len(M)), M.dtype))
+    spread = symmetric_product(M, kernels.train.nngp, kernels.test_train.nngp)
+    return TrainedDistribution(M @ y, kernels.test.nngp + spread)

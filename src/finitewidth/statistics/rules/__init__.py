@@ -10,17 +10,22 @@ A layer of your own gets its rule by
     @rules.own.register(MyLayer)
     @rules.cross.register(MyLayer)
 
-Features are trees of arrays whose first axis counts the inputs. A layer that makes Gaussian channels, or
-turns them into others, says so by `rules.channels.register`.
+Features are trees of arrays whose first axis counts the inputs. Where inputs have positions, arithmetic on
+the kernels works as it is, and `pointwise(own_rule, cross_rule)` registers a rule with features; see
+`positions`. A layer that makes Gaussian channels, or turns them into others, says so by
+`rules.channels.register`.
 """
 
 from finitewidth.statistics.rules import (
     activate,
+    attention,
     branches,
+    convolution,
     dense,
     dropout,
     mlp,
     normalisation,
+    pooling,
     repeat,
     residual,
     scale,
@@ -29,5 +34,16 @@ from finitewidth.statistics.rules import (
 from finitewidth.statistics.rules.channels import Channels, channels, check_limit
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws
+from finitewidth.statistics.rules.positions import pointwise, reads_pairs
 
-__all__ = ["Channels", "Kernels", "PairLaws", "channels", "check_limit", "cross", "own"]
+__all__ = [
+    "Channels",
+    "Kernels",
+    "PairLaws",
+    "channels",
+    "check_limit",
+    "cross",
+    "own",
+    "pointwise",
+    "reads_pairs",
+]

@@ -77,4 +77,4 @@ def mean_value(activation: Activation, q: Float[Array, " n"]) -> Float[Array, " 
 
 
 pointwise(_own, _cross)
-pointwise(_own_behind_neurons, _cross_behind_neurons)
+pointwise(_own_behind_neurons, _cross_behind_neurons, fence=True)

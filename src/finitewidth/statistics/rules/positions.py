@@ -1,11 +1,183 @@
-"""Rules that are written for inputs without positions, and act on every position in the same way."""
+r"""Kernels between positions: which ones are kept, and how the rules of single inputs reach them.
 
-from collections.abc import Callable
+The positions of an input, pixels or tokens, are one axis P in all kernels, in row-major order. Axes of
+positions come first, axes of inputs last:
 
+| | no positions | equal positions | all pairs of positions |
+|---|---|---|---|
+| own | (n,) | (P, n) | (P, P', n) |
+| cross, a matrix of inputs | (rows, columns) | (P, rows, columns) | |
+| cross, a list of pairs of inputs | (pairs,) | (P, pairs) | (P, P', pairs) |
+
+Equal positions are enough for `Flatten`; pooling and attention read all pairs. `reads_pairs` answers from
+the end of the network.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Complex, PyTree
+
+from finitewidth.architecture.layer import Layer
+from finitewidth.architecture.sequential import Sequential
 from finitewidth.statistics.rules.interface import cross, own
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
+
+OwnRule = Callable[..., tuple[Kernels, PyTree]]
+CrossRule = Callable[..., Kernels]
 
 
-def pointwise(own_rule: Callable, cross_rule: Callable) -> None:
-    """Register both halves of a rule; each names its layer's class in its first annotation."""
-    own.register(own_rule)
-    cross.register(cross_rule)
+def own_axes(kernels: Kernels) -> int:
+    """How many axes of positions the kernels of every input with itself have: 0, 1 or 2."""
+    return kernels.nngp.ndim - 1
+
+
+def cross_axes(kernels: Kernels, laws: PairLaws) -> int:
+    """How many axes of positions the kernels of pairs of inputs have: 0, 1 or 2."""
+    return kernels.nngp.ndim - (1 if laws.sites.listed else 2)
+
+
+def pointwise(own_rule: OwnRule, cross_rule: CrossRule, fence: bool = False) -> None:
+    """Register a rule that acts at every position alone, written for inputs without positions.
+
+    `own_rule` is written for kernels (n,) and `cross_rule` for (rows, columns). Both name the type of their
+    layer in the annotation of the first argument. In the features, positions become the second axis. A rule
+    of many operations wants a `fence`: see `fenced`.
+    """
+
+    def lifted_own(layer: Any, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+        if own_axes(below) == 0:
+            return own_rule(layer, below, laws)
+        if own_axes(below) == 1:
+            return _own_at_positions(own_rule, layer, below, laws)
+        above, features = _own_at_positions(own_rule, layer, equal_positions(below), laws)
+        of_pairs = laws.at(laws.sites._replace(listed=True))
+        crossed = lifted_cross(layer, below, features, features, of_pairs)
+        return Kernels(*map(_with_diagonal, crossed, above)), features
+
+    def lifted_cross(layer: Any, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+        rule = lambda below, rows, columns: cross_rule(layer, below, rows, columns, laws)
+        axes = cross_axes(below, laws)
+        if laws.sites.listed:
+            rule = jax.vmap(_one_pair(rule))
+        if axes == 0:
+            return rule(below, rows, columns)
+        if axes == 1:
+            rule = jax.vmap(rule, (0, 1, 1))
+        else:
+            rule = jax.vmap(jax.vmap(rule, (0, None, 1)), (0, 1, None))
+        once = lambda below: rule(below, rows, columns)
+        return fenced(once, below, laws) if fence else once(below)
+
+    own.register(_layer_of(own_rule))(lifted_own)
+    cross.register(_layer_of(cross_rule))(lifted_cross)
+
+
+def _layer_of(rule: Callable) -> type:
+    return next(iter(rule.__annotations__.values()))
+
+
+def _own_at_positions(rule: OwnRule, layer: Any, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+    """Every position of every input as an input of its own; (P, n) kernels and (n, P, ...) features."""
+    shape = below.nngp.shape
+    above, features = rule(layer, Kernels(*(k.reshape(-1) for k in below)), laws)
+    by_input = lambda a: jnp.swapaxes(a.reshape(*shape, *a.shape[1:]), 0, 1)
+    return Kernels(*(k.reshape(shape) for k in above)), jax.tree.map(by_input, features)
+
+
+def _one_pair(rule: CrossRule) -> CrossRule:
+    """A rule of (rows, columns) as one of a single pair of inputs."""
+
+    def single(below: Kernels, row: PyTree, column: PyTree) -> Kernels:
+        alone = functools.partial(jax.tree.map, lambda a: a[None])
+        above = rule(Kernels(*(k[None, None] for k in below)), alone(row), alone(column))
+        return Kernels(*(k[0, 0] for k in above))
+
+    return single
+
+
+def fenced(rule: Callable[[Kernels], Kernels], below: Kernels, laws: PairLaws) -> Kernels:
+    """`rule(below)`, worked out once.
+
+    XLA would work out an activation anew for every shift of the convolution above it. A branch that is always
+    taken, but not known to be, keeps it from looking through.
+    """
+    whole = lambda array: packed(rule(unpacked(array)))
+    array = packed(below)
+    if laws.true is None:
+        return unpacked(whole(array))
+    return unpacked(lax.cond(laws.true, whole, lambda array: array, array))
+
+
+def equal_positions(own: Kernels) -> Kernels:
+    """Kernels (P, P', ...) at P = P'."""
+    return Kernels(*map(_diagonal, own))
+
+
+def _diagonal(array: Array) -> Array:
+    index = jnp.arange(array.shape[0])
+    return array[index, index]
+
+
+def _with_diagonal(array: Array, diagonal: Array) -> Array:
+    """(P, P', n) with its entries P = P' replaced by (P, n)."""
+    index = jnp.arange(len(diagonal))
+    return jnp.where((index[:, None] == index)[:, :, None], diagonal[:, None], array)
+
+
+@functools.singledispatch
+def reads_pairs(layer: Any, above: bool) -> bool:
+    """Whether a layer needs the kernels between different positions, `above` if the layers above it do.
+
+    By default it does if they do, or if any layer inside it does.
+    """
+    return above or any(reads_pairs(inner, False) for inner in inner_layers(layer))
+
+
+@reads_pairs.register
+def _(layer: Sequential, above: bool) -> bool:
+    return functools.reduce(lambda needed, inner: reads_pairs(inner, needed), reversed(layer.layers), above)
+
+
+def inner_layers(layer: Any) -> list[Layer]:
+    """The layers that a layer is directly made of."""
+    inside = jax.tree.leaves(layer, is_leaf=lambda node: isinstance(node, Layer) and node is not layer)
+    return [node for node in inside if isinstance(node, Layer)]
+
+
+def along(layers: Sequence[Any], laws: PairLaws) -> list[PairLaws]:
+    """The laws as each of several layers, one after the other, is asked.
+
+    A layer made of branches leaves all of them with the same pairs of positions: all if one of them reads
+    them.
+    """
+    if len(laws.sites.entering) < 2:
+        return [laws] * len(layers)
+    entering, shapes = laws.sites.entering, []
+    for layer in layers:
+        shapes.append(entering)
+        entering = layer.leaving(entering)
+    needed, asked = laws.sites.pairs_above, []
+    for layer, shape in zip(reversed(layers), reversed(shapes), strict=True):
+        branches = bool(inner_layers(layer)) and not isinstance(layer, Sequential)
+        below = reads_pairs(layer, needed)
+        asked.append(laws.at(laws.sites._replace(entering=shape, pairs_above=below if branches else needed)))
+        needed = below
+    return asked[::-1]
+
+
+def window_axes(array: Complex[Array, "..."], axes: int, positions: tuple[int, ...]) -> Array:
+    """The axes P (one or two of them) taken apart into the axes of the positions."""
+    return array.reshape(*positions * axes, *array.shape[axes:])
+
+
+def merged_axes(array: Array, axes: int, count: int) -> Array:
+    """`axes` groups of `count` axes each, merged into one axis a group."""
+    shape = array.shape
+    sizes = [math.prod(shape[i * count : (i + 1) * count]) for i in range(axes)]
+    return array.reshape(*sizes, *shape[axes * count :])

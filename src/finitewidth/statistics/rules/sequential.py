@@ -6,19 +6,21 @@ from finitewidth.architecture.sequential import Sequential
 from finitewidth.statistics.rules.grouping import grouped
 from finitewidth.statistics.rules.interface import cross, own
 from finitewidth.statistics.rules.pairs import Kernels, PairLaws
+from finitewidth.statistics.rules.positions import along
 
 
 @own.register
 def _(layer: Sequential, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
-    features = []
-    for inner in grouped(layer.layers):
-        below, found = own(inner, below, laws)
+    features, layers = [], grouped(layer.layers)
+    for inner, asked in zip(layers, along(layers, laws), strict=True):
+        below, found = own(inner, below, asked)
         features.append(found)
     return below, tuple(features)
 
 
 @cross.register
 def _(layer: Sequential, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
-    for inner, row, column in zip(grouped(layer.layers), rows, columns, strict=True):
-        below = cross(inner, below, row, column, laws)
+    layers = grouped(layer.layers)
+    for inner, row, column, asked in zip(layers, rows, columns, along(layers, laws), strict=True):
+        below = cross(inner, below, row, column, asked)
     return below

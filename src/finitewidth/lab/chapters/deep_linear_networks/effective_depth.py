@@ -186,11 +186,12 @@ CLAIMS = (
     Claim(
         id="bayes-optimal-prior",
         title="the best prior variance, and deep networks that need none",
-        statement="""The prior variance S of largest evidence tends to |theta_*|^2 n_0/P, times e^((L-1)/n)
-        for L hidden layers of width n; at it |theta|^2 is |theta_*|^2 n_0/P for every shape. Networks of
-        infinite effective depth have this posterior whatever S is, with |theta_perp|^2 = (1 - P/n_0)
-        |theta_*|^2 n_0/P.""",
-        source=_SOURCE + "optimal prior; with the factor e^((L-1)/n), and 1 - P/n_0 across the data",
+        statement="""The prior variance S of largest evidence tends to |theta_*|^2 n_0/P over the mode of
+        the product of chi-squares s = prod chi^2(n_l)/n_l, on a logarithmic scale: e^(-(L-1)/n) for L hidden
+        layers of width n, up to L/n^2 in the exponent. At this S, |theta|^2 is |theta_*|^2 n_0/P for every
+        shape. Networks of infinite effective depth have this posterior whatever S is, with |theta_perp|^2 =
+        (1 - P/n_0) |theta_*|^2 n_0/P.""",
+        source=_SOURCE + "optimal prior; with the mode of the prior of s, and 1 - P/n_0 across the data",
         quick=BestPrior(features=400, points=200, shapes=((400,) * 4, (100,) * 50, (50, 400, 20))),
         full=BestPrior(
             features=1000, points=500, shapes=((1000,) * 4, (100,) * 100, (50, 400, 20), (30,), (30,) * 30)

@@ -20,7 +20,7 @@ from finitewidth.prediction.finite_width.dense.covariance import dense_covarianc
 from finitewidth.prediction.finite_width.dense.mean import dense_mean
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.prediction.predict import predict
-from finitewidth.statistics.corrections import Corrections, corrections
+from finitewidth.statistics.corrections import Corrections, dense_corrections
 
 _SOURCE = f"{BEYOND}: {BOOK}, chapters 11 and infinity, for the stationary point of a penalised loss"
 _WIDE = 4096  # the coefficient does not depend on it; a wide network gives no warning
@@ -75,7 +75,7 @@ def _along_the_flow(
         found = []
         for case in setting.cases:
             x, y, x_test = case.data()
-            tensors = corrections(case.network(_WIDE), np.concatenate([x, x_test]))
+            tensors = dense_corrections(case.network(_WIDE), np.concatenate([x, x_test]))
             kernels = np.asarray(tensors.K), np.asarray(tensors.Theta)
             modes = TrainingModes.of(*kernels, y, GradientFlow(), ridge=case.ridge)
             found.append(coefficient(tensors, modes._replace(ridge=0.0)))

@@ -17,7 +17,7 @@ from finitewidth.lab.instruments.network_draws import input_of_size, over_layers
 from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.networks.differentials import empirical_ddntk, empirical_dntk
 from finitewidth.networks.tangent_kernel import empirical_ntk
-from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.corrections import dense_corrections
 from finitewidth.statistics.depth_growth import depth_growth
 
 
@@ -155,7 +155,7 @@ def _motion(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Arr
 def _motion_theory(setting: Kernels) -> Prediction:
     columns: dict[str, list[float]] = {name: [] for name in _MOTION}
     for layers, n in setting.pairs:
-        t = corrections(setting.network(layers, n), input_of_size(setting.square))
+        t = dense_corrections(setting.network(layers, n), input_of_size(setting.square))
         P, Q, R, S, T, U = (getattr(t, name).item() for name in "PQRSTU")
         for name, value in zip(_MOTION, (P + 2 * Q, 3 * R, S + T + U), strict=True):
             columns[name].append(value)

@@ -9,7 +9,7 @@ from finitewidth.architecture import MLP, Layer
 from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled, z_score
 from finitewidth.lab.instruments.kernel_shifts import measured_shifts
 from finitewidth.lab.instruments.tensors import extrapolated
-from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.corrections import dense_corrections
 
 _X = np.array([[1.0, 0.3], [-0.4, 1.2]])
 _SHIFTS = ("G1", "H1")
@@ -28,7 +28,7 @@ class Means:
     def theory(self) -> Prediction:
         prediction = {}
         for hidden in self.architectures:
-            tensors = corrections(self.network(hidden), _X)
+            tensors = dense_corrections(self.network(hidden), _X)
             for name in _SHIFTS:
                 prediction[f"{name} depth {len(hidden) + 1}"] = np.asarray(getattr(tensors, name))
         return prediction

@@ -17,7 +17,7 @@ from finitewidth.lab.instruments.tensors import (
     measured_fluctuations,
     shift,
 )
-from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.corrections import dense_corrections
 
 _X = np.array([[1.0, 0.3], [-0.4, 1.2]])
 _SHIFTS = (("K", "G1"), ("H", "H1"))
@@ -70,7 +70,7 @@ def _coupled(setting: Tensors, case: Case) -> bool:
 def _theory(setting: Tensors) -> Prediction:
     prediction = {}
     for case in setting.cases:
-        tensors = corrections(setting.network(case), _X)
+        tensors = dense_corrections(setting.network(case), _X)
         for name in _names(setting, case):
             prediction[f"{name} depth {case.depth}"] = np.asarray(getattr(tensors, name))
     return prediction

@@ -5,16 +5,13 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.architecture import Shape
-from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.lab.framework import IEMS_402, absolute_error, exact, power_laws, scaled
 from finitewidth.lab.framework.claim import Checks, Claim, Measurement, Prediction
+from finitewidth.lab.instruments.one_hidden_sum import tanh_neurons
 from finitewidth.lab.shapes.orders import fitted_power
-from finitewidth.networks.models import Model
-from finitewidth.networks.taylor import expand
-from finitewidth.networks.training import train
+from finitewidth.networks.linearised_path import linearised_path
 from finitewidth.report.style import Figure
 
 _QUANTITIES = {
@@ -22,23 +19,6 @@ _QUANTITIES = {
     "weights against linearised": r"$|w-\bar w|$",
     "outputs against linearised": r"$|\alpha h(w)-\alpha\bar h(\bar w)|$",
 }
-
-
-class ScaledNeurons(Model):
-    """alpha (h(w) - h(w_0)) for a sum h of tanh neurons; params are rows (weights, output weight)."""
-
-    start: Float[Array, "n k"]
-    alpha: Float[Array, ""]
-
-    def __call__(self, params: PyTree, x: Array) -> Float[Array, "m 1"]:
-        return self.alpha * (self._sum(params, x) - self._sum(self.start, x))
-
-    @staticmethod
-    def _sum(rows: Array, x: Array) -> Float[Array, "m 1"]:
-        return jnp.tanh(x @ rows[:, :-1].T) @ rows[:, -1:] / jnp.sqrt(len(rows))
-
-    def default_rates(self, params: PyTree, entering: Shape, geometry: Geometry) -> PyTree:
-        return 1.0
 
 
 @dataclass(frozen=True)
@@ -98,30 +78,19 @@ class Scales:
 
 
 def _gaps(setting: Scales, start: Array, alpha: float, x: Array, y: Array) -> list[float]:
-    """Largest distances over the run: of the weights, and from the linearised model."""
-    network = ScaledNeurons(start, jnp.asarray(alpha))
-    paths = []
-    for model in (network, expand(network, start, order=1)):
-        # The loss |alpha h - y|^2 / (2 alpha^2), so that outputs move at one speed for every alpha.
-        rate = setting.eta / alpha**2
-        run = train(
-            model,
-            start,
-            x,
-            y,
-            steps=setting.steps,
-            learning_rate=rate,
-            record={"w": _itself},
-            record_every=10,
-        )
-        w = run.recorded["w"]
-        paths.append((w, jax.vmap(lambda rows, model=model: model(rows, x))(w)))
-    (w, z), (w_bar, z_bar) = paths
-    return [float(jnp.linalg.norm(d, axis=(1, 2)).max()) for d in (w - start, w - w_bar, z - z_bar)]
-
-
-def _itself(params: PyTree) -> PyTree:
-    return params
+    """Largest distances in one run: of the weights, and from the linearised model."""
+    run = linearised_path(
+        tanh_neurons,
+        start,
+        x,
+        y,
+        learning_rate=setting.eta,
+        steps=setting.steps,
+        scale=alpha,
+        centred=True,
+        record_every=10,
+    )
+    return list(run.largest)
 
 
 def _other_start(setting: Scales, value: np.ndarray) -> np.ndarray:

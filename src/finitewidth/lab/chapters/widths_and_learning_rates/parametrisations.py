@@ -14,9 +14,7 @@ from finitewidth.lab.framework.wrong import scaled, shifted
 from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.lab.shapes.orders import fitted_power
 from finitewidth.networks.ensembles import train_ensemble
-from finitewidth.networks.models import as_model
-from finitewidth.networks.observables import Outputs
-from finitewidth.networks.training import DivergenceError
+from finitewidth.networks.learning_rates import best_rate, learning_rate_sweep
 from finitewidth.report import style
 from finitewidth.report.style import Figure
 
@@ -121,8 +119,7 @@ class LearningRates:
                     curves[name].append(curves["standard"][-1])
                     continue
                 parametrisation = name if name == "standard" else f"mup:{self.base_width}"
-                losses = [_log_losses(n, parametrisation, r, self, key, data, held_out) for r in self.grid]
-                curves[name].append(np.stack(losses, axis=1))
+                curves[name].append(_log_losses(n, parametrisation, self, key, data, held_out))
         # (networks, parametrisations, widths, rates): a network has the same start at every rate.
         drawn = np.stack([np.stack(by_width, axis=1) for by_width in curves.values()], axis=1)
         optimum = jackknife(drawn, lambda mean: _optima(self, mean))
@@ -160,8 +157,8 @@ _TRANSFER = ("standard", "mup")
 
 def _optima(setting: LearningRates, curves: Float[np.ndarray, "p widths rates"]) -> np.ndarray:
     """Base-two logarithms of the best learning rates."""
-    grid = np.log2(setting.grid)
-    return np.array([[_optimum(grid, curve) for curve in by_width] for by_width in curves])
+    best = [[best_rate(setting.grid, 2.0**curve) for curve in by_width] for by_width in curves]
+    return np.log2(best)
 
 
 def _slopes(setting: LearningRates, optima: Float[np.ndarray, "p widths"]) -> np.ndarray:
@@ -176,36 +173,25 @@ def _task(key, points: int) -> tuple[Array, Array]:
 
 
 def _log_losses(
-    n: int, parametrisation: str, rate: float, setting: LearningRates, key, data, held_out
-) -> Float[np.ndarray, " networks"]:
-    """Base-two logarithms of the networks' losses on points held out; a diverged run counts as its start."""
+    n: int, parametrisation: str, setting: LearningRates, key, data, held_out
+) -> Float[np.ndarray, "networks rates"]:
+    """Base-two logarithms of the networks' losses on points held out."""
     net = equal_layers(n, 3, "relu", 0.0, 2.0, parametrisation=parametrisation)
     (x, y), (x_test, y_test) = data, held_out
-    try:
-        trained = train_ensemble(
-            net,
-            key,
-            setting.networks,
-            x,
-            y,
-            steps=setting.steps,
-            optimizer="adam",
-            learning_rate=float(rate),
-            batch_size=setting.batch_size,
-            record={"outputs": Outputs(as_model(net), x_test)},
-            record_every=setting.steps,
-        )
-    except DivergenceError:
-        return np.full(setting.networks, np.log2(float(jnp.mean(y_test**2) / 2)))
-    outputs = np.asarray(trained.recorded["outputs"], float)[:, -1]
-    return np.log2(np.mean((outputs - np.asarray(y_test)) ** 2, axis=(1, 2)) / 2)
-
-
-def _optimum(grid: np.ndarray, losses: np.ndarray) -> float:
-    """The minimum of the parabola through the lowest point and its neighbours."""
-    k = int(np.clip(np.argmin(losses), 1, len(grid) - 2))
-    left, middle, right = losses[k - 1 : k + 2]
-    return float(grid[k] + 0.5 * (left - right) / (left - 2 * middle + right))
+    sweep = learning_rate_sweep(
+        net,
+        key,
+        setting.networks,
+        x,
+        y,
+        x_test,
+        y_test,
+        setting.grid,
+        steps=setting.steps,
+        optimizer="adam",
+        batch_size=setting.batch_size,
+    )
+    return np.log2(sweep.losses)
 
 
 CLAIMS = (

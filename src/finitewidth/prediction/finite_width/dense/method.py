@@ -13,7 +13,7 @@ from finitewidth.prediction.finite_width.dense.mean import dense_mean
 from finitewidth.prediction.finite_width.kernel_variance import dense_kernel_variance
 from finitewidth.prediction.methods import Method, Progress
 from finitewidth.prediction.training_problem import TrainingProblem
-from finitewidth.statistics.corrections import corrections
+from finitewidth.statistics.corrections import dense_corrections
 
 # Labels (output, point) of the covariance's tensors, which have four of them.
 _MOST_LABELS = 40
@@ -44,7 +44,7 @@ class DenseTensors(Method):
         progress: Progress | None = None,
     ) -> Correction:
         expansion = Expansion.of(problem, algorithm, ridge)
-        tensors = corrections(expansion.net, expansion.x, tolerance=self.tolerance)
+        tensors = dense_corrections(expansion.net, expansion.x, tolerance=self.tolerance)
         modes = expansion.modes(tensors.K, tensors.Theta, algorithm, ridge)
         origins = dense_mean(tensors, modes)
         exact = Origins(*(np.zeros_like(o) for o in origins))

@@ -1,0 +1,1 @@
+"""Stochastic gradient descent: its steady state, its drift to flat regions, and schedules for its steps."""

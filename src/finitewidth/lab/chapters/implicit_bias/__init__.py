@@ -1,0 +1,1 @@
+"""Claims about which of all solutions training picks."""

@@ -1,0 +1,1 @@
+"""Which norm an optimiser descends by, and what that makes of rescaled networks."""

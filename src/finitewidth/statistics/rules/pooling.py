@@ -1,0 +1,90 @@
+r"""Averages over positions.
+
+AveragePool has one shift for each of the two positions, $K_{pp'}\mapsto|D|^{-2}\sum_{dd'}K_{tp+d,\,tp'+d'}$;
+GlobalAveragePool is the mean over all pairs of positions, and Flatten the mean over equal ones. The NTK goes
+the same way.
+"""
+
+from jaxtyping import PyTree
+
+from finitewidth.architecture.pooling import AveragePool, Flatten, GlobalAveragePool
+from finitewidth.statistics.rules.channels import Channels, channels
+from finitewidth.statistics.rules.convolution import window_sums
+from finitewidth.statistics.rules.interface import cross, own
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
+from finitewidth.statistics.rules.positions import (
+    cross_axes,
+    equal_positions,
+    merged_axes,
+    own_axes,
+    reads_pairs,
+    window_axes,
+)
+
+
+@reads_pairs.register(AveragePool)
+@reads_pairs.register(GlobalAveragePool)
+def _(layer: AveragePool | GlobalAveragePool, above: bool) -> bool:
+    return True
+
+
+@reads_pairs.register
+def _(layer: Flatten, above: bool) -> bool:
+    return False
+
+
+@channels.register
+def _(layer: Flatten, entering: Channels) -> Channels:
+    # Channels of different positions differ in variance and are correlated.
+    return Channels("Flatten", gaussian=False, independent=entering.independent)
+
+
+@own.register
+def _(layer: AveragePool, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+    return _average(layer, below, laws), ()
+
+
+@cross.register
+def _(layer: AveragePool, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+    return _average(layer, below, laws)
+
+
+def _average(layer: AveragePool, below: Kernels, laws: PairLaws) -> Kernels:
+    """Both kernels above, between all pairs of positions or between equal ones, as is needed there."""
+    entering = laws.sites.entering
+    count = len(entering) - 1
+    array = window_axes(packed(below), 2, entering[:-1])
+    for first in (0, count):
+        alone = [(first + i,) for i in range(count)]
+        array = window_sums(array, layer.windows, "AveragePool", entering, alone)
+    above = unpacked(merged_axes(array, 2, count) / layer.windows.taps**2)
+    return above if laws.sites.pairs_above else equal_positions(above)
+
+
+@own.register
+def _(layer: GlobalAveragePool, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+    return _mean(below, 2), ()
+
+
+@cross.register
+def _(layer: GlobalAveragePool, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+    return _mean(below, 2)
+
+
+@own.register
+def _(layer: Flatten, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
+    return _equal_mean(below, own_axes(below)), ()
+
+
+@cross.register
+def _(layer: Flatten, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+    return _equal_mean(below, cross_axes(below, laws))
+
+
+def _equal_mean(below: Kernels, axes: int) -> Kernels:
+    return _mean(equal_positions(below), 1) if axes == 2 else _mean(below, axes)
+
+
+def _mean(below: Kernels, axes: int) -> Kernels:
+    """The mean over axes of positions."""
+    return unpacked(packed(below).mean(axis=tuple(range(axes))))
