@@ -168,7 +168,8 @@ class Repeat(Layer):
 
     @classmethod
     def from_entry(cls, entry: Entry) -> "Repeat":
-        return cls(Sequential(*entry.layers("body")), entry.value("times"))
+        body = entry.layers("body")
+        return cls(body[0] if len(body) == 1 else Sequential(*body), entry.value("times"))
 
     def entry(self) -> dict[str, Any]:
         return {"layer": "Repeat", "times": self.times, "body": self.layer.spec}
