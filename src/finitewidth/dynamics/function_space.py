@@ -119,6 +119,7 @@ def train_in_function_space(
             f"the flow was not solved up to time {times[-1]:g} within max_steps={max_steps}: take shorter "
             "times, or a solver for stiff flows, say diffrax.Kvaerno5()."
         )
+    assert solution.ys is not None
     train, test = solution.ys
     return FunctionSpaceTraining(times, losses, train, None if reach is None else test)
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
@@ -208,8 +209,8 @@ def _optax_steps(params: Any, optimizer: Any) -> Callable[[Specimen], Specimen]:
     memory = [optimizer.init(params)]
 
     def advance(current: Specimen) -> Specimen:
-        weights = unravel(current.weights)
-        updates, memory[0] = optimizer.update(unravel(current.gradient()), memory[0], weights)
+        weights = unravel(jnp.asarray(current.weights))
+        updates, memory[0] = optimizer.update(unravel(jnp.asarray(current.gradient())), memory[0], weights)
         return current.at(np.asarray(ravel_pytree(optax.apply_updates(weights, updates))[0]))
 
     return advance

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -43,7 +43,7 @@ def monte_carlo_kernels(
     init: Callable[[Array], PyTree] | None = None,
     rates: PyTree | None = None,
     at_once: int = 1,
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
     memory_limit: int = MEMORY_LIMIT,
 ) -> MonteCarloKernels:
     """NNGP kernel and NTK of any network, as averages over random networks of its own width.

@@ -12,7 +12,7 @@ from finitewidth.architecture.parametrisation import Geometry, MaximalUpdate, Pl
 
 Optimizer = Literal["sgd", "adam", "muon"]
 Scaling = Literal["standard", "mup"]
-GROUPS = ("first weights", "block weights", "last weights", "hidden biases", "last bias")
+GROUPS: tuple[str, ...] = ("first weights", "block weights", "last weights", "hidden biases", "last bias")
 _GEOMETRY: dict[str, Geometry] = {"sgd": "gradient", "adam": "entrywise", "muon": "spectral"}
 
 

@@ -126,7 +126,9 @@ def _from_a_start(
         )
     rows = lambda f: f.T.reshape(-1, 1)
     held = ProblemKernels(
-        Kernels(nothing, as_matrix(square)), Kernels(nothing, as_matrix(reach)), Kernels(nothing, nothing)
+        Kernels(nothing, jnp.asarray(as_matrix(square))),
+        Kernels(nothing, jnp.asarray(as_matrix(reach))),
+        Kernels(nothing, nothing),
     )
     law = law_of_training(held, rows(y), algorithm, (rows(start[0]), rows(start[1])), ridge)
     return TrainedDistribution(law.mean.reshape(-1, tests).T, jnp.zeros((tests, tests), dtype))
