@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from finitewidth.dynamics.rescaling import balance_change, equivariant_rates
 from finitewidth.lab.framework import (
@@ -28,7 +28,7 @@ from finitewidth.networks.training import train
 from finitewidth.report.style import Figure
 
 
-def two_layers(params: tuple[Array, Array], x: Array) -> Array:
+def two_layers(params: PyTree, x: Array) -> Array:
     """ReLU neurons with weights into them (n, d) and out of them (1, n)."""
     return jnp.maximum(x @ params[0].T, 0) @ params[1].T
 

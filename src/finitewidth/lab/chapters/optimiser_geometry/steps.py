@@ -205,7 +205,7 @@ class Orthogonalised(RandomProblem):
         return {
             "polar": exact(np.asarray(cubic)),
             "muon": exact(np.sort(muon)),
-            "steps": exact(steps),
+            "steps": exact(float(steps)),
         }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
