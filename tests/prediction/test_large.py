@@ -52,6 +52,8 @@ def test_variances_of_some_rows(laws):
     np.testing.assert_allclose(std[fit.law.rows] ** 2, fit.law.variance)
     with pytest.raises(AttributeError, match="no covariance of all test points"):
         fit.law.covariance  # noqa: B018
+    with pytest.raises(TypeError, match=r'law has no covariance.*fewer rows, or of solver="direct"'):
+        fw.verify(fit.law)
 
 
 def test_left_out_rows_are_those_of_the_closed_form(laws, data):

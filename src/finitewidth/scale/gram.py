@@ -132,7 +132,7 @@ class Gram:
 
     def missing(self) -> list[tuple[int, int]]:
         """Tiles that are not there, or damaged; none after `gram`."""
-        return [tuple(tile) for tile in self._store.missing()]
+        return [(tile.i, tile.j) for tile in self._store.missing()]
 
     def verify(self) -> None:
         """Compare every checksum; an error names the first tile that is damaged."""
