@@ -147,3 +147,12 @@ def test_what_needs_kernels_in_memory_is_refused_at_size(data, options, words):
     problem = fw.TrainingProblem.of(NET, *data)
     with pytest.raises(ValueError, match="holds its kernels"):
         fw.predict(problem, solver="iterative")
+
+
+def test_images(rng):
+    x, x_test = rng.normal(size=(40, 3, 3, 2)), rng.normal(size=(7, 3, 3, 2))
+    y, net = x[:, 0, 0, :1] * x[:, 1, 1, 1:], fw.ConvNet((1,), (3, 3), "relu", head="pool")
+    direct = fw.predict(net, x, y, x_test, ridge=0.05)
+    large = fw.predict(net, x, y, x_test, ridge=0.05, solver="iterative")
+    np.testing.assert_allclose(large.mean, direct.mean, atol=1e-4 + large.solve.bound)
+    np.testing.assert_allclose(large.variance, np.diag(direct.covariance)[large.rows], rtol=1e-2)

@@ -164,7 +164,7 @@ def gram(
     net
         The network; its widths do not matter here.
     x
-        Inputs (points, features).
+        Inputs (points, features), or images and sequences (points, *positions, channels).
     store
         A directory, made if it is not there: a Zarr group with the arrays `x`, `nngp` and `ntk`.
     which
