@@ -11,6 +11,12 @@ from rich.table import Table
 
 from finitewidth.cli.console import messages, output, say
 from finitewidth.tuning import ResidualTuning, tune_residual
+from finitewidth.tuning.residual_code import Framework
+
+_PROGRAMS: tuple[tuple[str, str, Framework], ...] = (
+    ("pytorch", "pytorch", "pytorch"),
+    ("jax", "flax and optax", "flax"),
+)
 
 
 def tune_residual_network(
@@ -31,7 +37,7 @@ def tune_residual_network(
     advice = tune_residual(activation, blocks, width, x, norm=norm, n_in=n_in, n_out=n_out)
     programs = {
         title: advice.code(framework, optimizer, scaling)
-        for name, title, framework in (("pytorch", "pytorch", "pytorch"), ("jax", "flax and optax", "flax"))
+        for name, title, framework in _PROGRAMS
         if code in (name, "both")
     }
     if as_json:

@@ -138,6 +138,7 @@ def _flow(kernel, reach, y, loss, times, first, solver, tolerances, max_steps):
         args=(kernel, reach, y), saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol, atol), max_steps=max_steps, throw=False,
     )  # fmt: skip
+    assert solution.ys is not None
     return solution, jax.vmap(lambda f: loss(f, y))(solution.ys[0])
 
 

@@ -16,7 +16,7 @@ from finitewidth.architecture.parametrisation import GEOMETRIES, Geometry
 from finitewidth.checks import is_number
 from finitewidth.networks.models import Model, rate_tree
 
-Schedule = Callable[[Array], Array]
+Schedule = optax.Schedule
 
 
 class Method(NamedTuple):

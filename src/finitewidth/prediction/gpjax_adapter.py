@@ -25,8 +25,8 @@ class TiledComputation(AbstractKernelComputation):
     def _cross_covariance(
         self, kernel: "NetworkKernel", x: Float[Array, "n d"], y: Float[Array, "m d"]
     ) -> Float[Array, "n m"]:
-        x, y = kernel.slice_input(x), kernel.slice_input(y)
-        return getattr(kernels(kernel.network(), x, y), kernel.which)
+        pair = kernels(kernel.network(), kernel.slice_input(x), kernel.slice_input(y))
+        return getattr(pair, kernel.which)
 
     def _diagonal(self, kernel: "NetworkKernel", inputs: Float[Array, "n d"]) -> lx.AbstractLinearOperator:
         own = getattr(trajectory(kernel.network(), kernel.slice_input(inputs)), kernel.which)[-1]
@@ -36,8 +36,8 @@ class TiledComputation(AbstractKernelComputation):
 class NetworkKernel(AbstractKernel):
     """The NNGP kernel or the NTK of an infinitely wide network; C_b and C_W are parameters of GPJax."""
 
-    wrapped: Any
-    which: str = eqx.field(static=True)
+    wrapped: Any = eqx.field(kw_only=True)
+    which: str = eqx.field(static=True, kw_only=True)
     name = "Network"
 
     def __init__(self, net: Layer, which: Literal["nngp", "ntk"], trainable: bool):
@@ -52,8 +52,8 @@ class NetworkKernel(AbstractKernel):
         return paramax.unwrap(self.wrapped)
 
     def __call__(self, x: Float[Array, " d"], y: Float[Array, " d"]) -> Float[Array, ""]:
-        x, y = self.slice_input(x), self.slice_input(y)
-        return getattr(kernels(self.network(), x[None], y[None]), self.which)[0, 0]
+        pair = kernels(self.network(), self.slice_input(x)[None], self.slice_input(y)[None])
+        return getattr(pair, self.which)[0, 0]
 
 
 def _parameter(path: tuple, leaf: Any, trainable: bool) -> Any:

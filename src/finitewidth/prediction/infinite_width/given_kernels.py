@@ -86,8 +86,8 @@ def predict_from_kernels(
                 "a random start needs its covariance as well as the kernel that trains it: pass all three "
                 "kernels as Kernels(nngp, ntk), or a start as initial."
             )
-        parts = [_checked(train, test_train, test, which) for which in ("nngp", "ntk")]
-        held = ProblemKernels(*(Kernels(*pair) for pair in zip(*parts, strict=True)))
+        nngp, ntk = (_checked(train, test_train, test, which) for which in ("nngp", "ntk"))
+        held = ProblemKernels(*map(Kernels, nngp, ntk))
         y = as_targets(y_train, len(held.train.ntk), held.train.ntk.dtype)
         return law_of_training(held, y, algorithm, None, float(ridge))
     return _from_a_start(train, test_train, y_train, algorithm, initial, float(ridge))
@@ -107,9 +107,9 @@ def _from_a_start(
     y = as_targets(y_train, points, dtype)
     if not isinstance(initial, tuple | list) or len(initial) != 2:
         raise ValueError("initial must be two arrays, outputs at the training and at the test points.")
-    start = tuple(
-        as_targets(f, n, dtype, f"initial[{i}]")
-        for i, (f, n) in enumerate(zip(initial, (points, tests), strict=True))
+    start = (
+        as_targets(initial[0], points, dtype, "initial[0]"),
+        as_targets(initial[1], tests, dtype, "initial[1]"),
     )
     if any(f.shape[1] != y.shape[1] for f in start):
         raise ValueError(
@@ -134,13 +134,12 @@ def _from_a_start(
     return TrainedDistribution(law.mean.reshape(-1, tests).T, jnp.zeros((tests, tests), dtype))
 
 
-def _checked(train: AnyKernel, test_train: AnyKernel, test: AnyKernel | None, which: str) -> tuple:
+def _checked(
+    train: AnyKernel, test_train: AnyKernel, test: AnyKernel | None, which: str
+) -> tuple[Array, Array, Array]:
     if test is None:
         raise ValueError("test is None: the spread at the test points needs their kernel (test, test).")
-    found = tuple(
-        _part(name, kernel, which)
-        for name, kernel in (("train", train), ("test_train", test_train), ("test", test))
-    )
+    found = (_part("train", train, which), _part("test_train", test_train, which), _part("test", test, which))
     if any(kernel.ndim != 2 for kernel in found):
         raise ValueError("kernels of all pairs of outputs have no common prior: pass initial, or (n1, n2).")
     _check_shapes(*found)
