@@ -146,7 +146,10 @@ CALLS = {
         lambda: fw.kernels(NET, Y),
         "x1 must have shape (points, features), got (6,); reshape it to (6, 1) for one feature.",
     ),
-    "kernels 3d": (lambda: fw.kernels(NET, X[None]), "x1 must have shape (points, features), got (1, 6, 2)."),
+    "kernels 3d": (
+        lambda: fw.kernels(NET, X[None]),
+        "x1 must have shape (points, features) for an MLP, got (1, 6, 2): use fw.Sequential(",
+    ),
     "kernels empty": (lambda: fw.kernels(NET, np.zeros((0, 2))), "x1 is empty: its shape is (0, 2)."),
     "kernels []": (lambda: fw.kernels(NET, []), "x1 is empty: its shape is (0,)."),
     "kernels nan": (
