@@ -176,7 +176,7 @@ CLAIMS = (
         "attention with logits divided by the head width has fixed weights",
         """With one matrix for keys and queries the logits of an input are C_QK K of that input with itself,
         K' = C_b + C_OV S K S'^T, and no gradient reaches the weights S.""",
-        12,
+        8,
         400,
         nngp=scaled(1.5),
         ntk=scaled(1.5),

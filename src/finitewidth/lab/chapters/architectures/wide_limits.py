@@ -176,7 +176,7 @@ def _claim(kind: str, title: str, statement: str) -> Claim:
         statement=f"""{statement} Mean kernels of random networks reach this limit with an error of order
         1/width, and the variance of one network's kernel is of order 1/width.""",
         source=f"{BEYOND}: the moments of one layer",
-        quick=WideLimit(kind, 24, 1500),
+        quick=WideLimit(kind, 16, 1000),
         full=WideLimit(kind, 64, 15_000),
         wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(float(_GROWTH))},
     )
