@@ -81,7 +81,7 @@ class DaskCluster(Engine):
 
     def map(self, function: Callable[..., Any], items: Sequence[Any], *shared: Any) -> Iterator[Any]:
         from distributed import CancelledError, KilledWorker, as_completed
-        from distributed.comm import CommClosedError
+        from distributed.comm.core import CommClosedError
 
         run, waiting = uuid.uuid4().hex[:12], iter(enumerate(items))
         pending: dict[str, tuple[Any, Any]] = {}

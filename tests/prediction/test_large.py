@@ -52,6 +52,8 @@ def test_variances_of_some_rows(laws):
     np.testing.assert_allclose(std[fit.law.rows] ** 2, fit.law.variance)
     with pytest.raises(AttributeError, match="no covariance of all test points"):
         fit.law.covariance  # noqa: B018
+    with pytest.raises(TypeError, match=r'law has no covariance.*fewer rows, or of solver="direct"'):
+        fw.verify(fit.law)
 
 
 def test_left_out_rows_are_those_of_the_closed_form(laws, data):
@@ -145,3 +147,12 @@ def test_what_needs_kernels_in_memory_is_refused_at_size(data, options, words):
     problem = fw.TrainingProblem.of(NET, *data)
     with pytest.raises(ValueError, match="holds its kernels"):
         fw.predict(problem, solver="iterative")
+
+
+def test_images(rng):
+    x, x_test = rng.normal(size=(40, 3, 3, 2)), rng.normal(size=(7, 3, 3, 2))
+    y, net = x[:, 0, 0, :1] * x[:, 1, 1, 1:], fw.ConvNet((1,), (3, 3), "relu", head="pool")
+    direct = fw.predict(net, x, y, x_test, ridge=0.05)
+    large = fw.predict(net, x, y, x_test, ridge=0.05, solver="iterative")
+    np.testing.assert_allclose(large.mean, direct.mean, atol=1e-4 + large.solve.bound)
+    np.testing.assert_allclose(large.variance, np.diag(direct.covariance)[large.rows], rtol=1e-2)

@@ -4,12 +4,14 @@ import fcntl
 import json
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import zarr
 
 import finitewidth as fw
-from finitewidth.scale import gram
+from finitewidth.scale import gram, tile_program
+from finitewidth.scale.tile_program import KernelProgram
 from scale.kernels_of_points import NET, TILE, points
 from tolerances import assert_close
 
@@ -121,3 +123,22 @@ def test_a_store_that_another_run_holds_is_refused(kept, tmp_path):
     (started.store / "zarr.json").write_text(json.dumps(text | {"attributes": {}}))
     with pytest.raises(ValueError, match="is no store of kernels"):
         gram(NET, points(40), tmp_path / "k", tile=TILE)
+
+
+@pytest.mark.parametrize("head", ["flatten", "pool"])
+def test_images_in_a_store(tmp_path, monkeypatch, rng, head):
+    # Tiles of 16 images are cut into smaller ones, as those of 2,048 are.
+    monkeypatch.setattr("finitewidth.statistics.position_kernels._ENTRIES", 12 * 7**2)
+    x, net = rng.normal(size=(21, 4, 3, 2)), fw.ConvNet((1, 1), (3, 3), "relu", head=head)
+    images = gram(net, x, tmp_path / "k", tile=16)
+    expected = fw.kernels(net, x)
+    assert_close(np.asarray(images.nngp), np.asarray(expected.nngp))
+    assert_close(np.asarray(images.ntk), np.asarray(expected.ntk))
+
+
+def test_kernels_at_positions_are_not_in_memory_for_a_whole_tile(rng):
+    x, size = rng.normal(size=(256, 4, 4, 1)), 256
+    program = KernelProgram.of(fw.ConvNet((1,), (3, 3), "relu", head="flatten"), x, size)
+    lowered = tile_program._tile.lower(*program[:4], jnp.zeros(2, int), size)
+    one_kernel = 4 * 4 * size**2 * x.itemsize
+    assert lowered.compile().compiled.memory_analysis().temp_size_in_bytes < one_kernel

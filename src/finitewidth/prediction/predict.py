@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import warnings
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -25,6 +25,44 @@ from finitewidth.prediction.methods import BayesianInference, Method, Progress
 from finitewidth.prediction.provenance import Provenance
 from finitewidth.prediction.training_problem import TrainingProblem, checked_data
 from finitewidth.statistics.inputs import ArrayLike
+
+
+@overload
+def predict(
+    net: Layer | TrainingProblem,
+    x_train: ArrayLike | None = None,
+    y_train: ArrayLike | None = None,
+    x_test: ArrayLike | None = None,
+    algorithm: SpectralAlgorithm | BayesianInference | None = None,
+    order: int | str = 0,
+    *,
+    initial: Start | None = None,
+    ridge: float | int = 0.0,
+    method: Method | None = None,
+    progress: Progress | None = None,
+    solver: Literal["auto", "direct"] = "auto",
+) -> TrainedDistribution: ...
+
+
+# Whoever names an iterative solver, a bound, a store or a scheduler expects rows beyond the memory.
+@overload
+def predict(
+    net: Layer | TrainingProblem,
+    x_train: ArrayLike | None = None,
+    y_train: ArrayLike | None = None,
+    x_test: ArrayLike | None = None,
+    algorithm: SpectralAlgorithm | BayesianInference | None = None,
+    order: int | str = 0,
+    *,
+    initial: Start | None = None,
+    ridge: float | int = 0.0,
+    method: Method | None = None,
+    progress: Progress | None = None,
+    solver: str = "auto",
+    memory: float | int | None = None,
+    store: str | os.PathLike | None = None,
+    scheduler: str | None = None,
+) -> TrainedDistribution | LargeLaw: ...
 
 
 def predict(
@@ -175,7 +213,8 @@ def _warn_of_a_large_correction(
 
 def _length(x: ArrayLike | None) -> int:
     """Rows; what is no array is refused later, in words."""
-    return np.shape(x)[0] if np.ndim(x) else 0  # pyright: ignore[reportArgumentType]
+    shape = () if x is None else np.shape(x)
+    return shape[0] if shape else 0
 
 
 def _refuse_at_size(solver: str, why: str, algorithm: Any, order: Any, initial: Any, method: Any) -> None:

@@ -132,7 +132,7 @@ class Gram:
 
     def missing(self) -> list[tuple[int, int]]:
         """Tiles that are not there, or damaged; none after `gram`."""
-        return [tuple(tile) for tile in self._store.missing()]
+        return [(tile.i, tile.j) for tile in self._store.missing()]
 
     def verify(self) -> None:
         """Compare every checksum; an error names the first tile that is damaged."""
@@ -164,7 +164,7 @@ def gram(
     net
         The network; its widths do not matter here.
     x
-        Inputs (points, features).
+        Inputs (points, features), or images and sequences (points, *positions, channels).
     store
         A directory, made if it is not there: a Zarr group with the arrays `x`, `nngp` and `ntk`.
     which

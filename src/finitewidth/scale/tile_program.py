@@ -20,7 +20,7 @@ from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.scale.store import Store, Tile
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import Kernels, Points, prepare, resolved_laws, take, tile
+from finitewidth.statistics.kernels import Kernels, Points, large_tile, prepare, resolved_laws, take
 from finitewidth.statistics.rules import PairLaws
 
 _KEPT = 2
@@ -61,7 +61,7 @@ class KernelProgram(NamedTuple):
             found[part] = block[:, : len(rows)]
         return found
 
-    def others(self, x: Float[AnyArray, "k d"]) -> tuple[Points, Kernels]:
+    def others(self, x: Float[AnyArray, "k ..."]) -> tuple[Points, Kernels]:
         """Other inputs, prepared, padded to a few sizes, and their kernels with themselves, (k,)."""
         x = jnp.asarray(x, self.points.x.dtype)
         padded = jnp.concatenate([x, jnp.repeat(x[-1:], -len(x) % _OTHERS, axis=0)])
@@ -93,7 +93,7 @@ class ComputedKernel:
 def _tile(
     net: Layer, laws: PairLaws, points: Points, diagonal: Kernels, corner: Int[Array, "2"], size: int
 ) -> Kernels:
-    block = tile(net, laws, take(points, corner[0], size), take(points, corner[1], size))
+    block = large_tile(net, laws, take(points, corner[0], size), take(points, corner[1], size))
     exact = jax.tree.map(lambda d: lax.dynamic_slice_in_dim(d, corner[0], size), diagonal)
     row, column = jnp.arange(size)[:, None], jnp.arange(size)
 
@@ -108,7 +108,7 @@ def _tile(
 def _strip(
     net: Layer, laws: PairLaws, points: Points, others: Points, start: Int[Array, ""], size: int
 ) -> Kernels:
-    return tile(net, laws, take(points, start, size), others)
+    return large_tile(net, laws, take(points, start, size), others)
 
 
 _prepared: dict[tuple, KernelProgram] = {}

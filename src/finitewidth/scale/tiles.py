@@ -9,8 +9,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer
-from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import Kernels, Points, prepare, resolved_laws, take, tile, tile_starts
+from finitewidth.statistics.inputs import ArrayLike, as_inputs, check_same_shape
+from finitewidth.statistics.kernels import (
+    Kernels,
+    Points,
+    large_tile,
+    prepare,
+    resolved_laws,
+    take,
+    tile_starts,
+)
 
 _TILE = 1024
 
@@ -45,8 +53,8 @@ def kernel_tiles(
     """
     x1 = as_inputs("x1", x1, net)
     x2 = None if x2 is None else as_inputs("x2", x2, net).astype(x1.dtype)
-    if x2 is not None and x2.shape[1] != x1.shape[1]:
-        raise ValueError(f"x1 has {x1.shape[1]} features and x2 has {x2.shape[1]}; they must agree.")
+    if x2 is not None:
+        check_same_shape("x1", x1, "x2", x2)
     laws = resolved_laws(net, [x1] if x2 is None else [x1, x2], tolerance, None)
     prepare_points = eqx.filter_jit(prepare)
     rows, diagonal = prepare_points(net, laws, x1)
@@ -67,7 +75,7 @@ def kernel_tiles(
 
 @eqx.filter_jit
 def _tile(net, laws, rows: Points, columns: Points) -> Kernels:
-    return tile(net, laws, rows, columns)
+    return large_tile(net, laws, rows, columns)
 
 
 def _with_diagonal(block: Kernels, offset: int, diagonal: Kernels, start: int) -> Kernels:

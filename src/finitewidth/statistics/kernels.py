@@ -303,10 +303,21 @@ def _rectangular(
     net: Layer, laws: PairLaws, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
 ) -> Kernels:
     (rows, _), (columns, _) = prepare(net, laws, x1), prepare(net, laws, x2)
-    n1, n2 = x1.shape[0], x2.shape[0]
-    if has_positions(x1) and needs_pairs(net):
-        return block(net, laws, rows, columns)
-    largest = tile_side(x1) if has_positions(x1) else _TILE
+    if has_positions(x1):
+        return large_tile(net, laws, rows, columns)
+    return _cut(net, laws, rows, columns, _TILE)
+
+
+def large_tile(net: Layer, laws: PairLaws, rows: Points, columns: Points) -> Kernels:
+    """All layers for a tile of any size; kernels at positions are never in memory for all of its pairs."""
+    if has_positions(rows.x) and not needs_pairs(net):
+        return _cut(net, laws, rows, columns, tile_side(rows.x))
+    return tile(net, laws, rows, columns)
+
+
+def _cut(net: Layer, laws: PairLaws, rows: Points, columns: Points, largest: int) -> Kernels:
+    """All pairs of two sets of inputs, in tiles of at most so many rows and columns."""
+    n1, n2 = len(rows.x), len(columns.x)
     height, width = _tile_size(n1, largest), _tile_size(n2, largest)
     corners = np.array([(a, b) for a in tile_starts(n1, height) for b in tile_starts(n2, width)])
 
@@ -318,7 +329,7 @@ def _rectangular(
         place = lambda w, b: lax.dynamic_update_slice(w, b, (corner[0], corner[1]))
         return jax.tree.map(place, whole, one_tile(corner)), None
 
-    return lax.scan(write, _blank(n1, n2, x1.dtype), jnp.asarray(corners))[0]
+    return lax.scan(write, _blank(n1, n2, rows.x.dtype), jnp.asarray(corners))[0]
 
 
 def _symmetrised(block: Complex[Array, "n n"], diagonal: Complex[Array, " n"]) -> Complex[Array, "n n"]:

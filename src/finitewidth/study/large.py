@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Int
 
-from finitewidth.architecture import MLP
+from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.prediction.large.budget import direct_bytes
 from finitewidth.prediction.large.predict import predict_large
@@ -27,7 +27,7 @@ _TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-4, 1e-3
 
 def run_large_study(
     data: Prepared,
-    net: MLP,
+    net: Layer,
     choices: Choices,
     solver: str,
     why: str,

@@ -18,6 +18,7 @@ from finitewidth.networks.optimizers import anchored_descent
 from finitewidth.prediction.data import as_targets
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width.curves import loss_curves
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.prediction.methods import BayesianInference
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.provenance import Provenance
@@ -30,7 +31,7 @@ _RECORDS = 60
 
 
 def verify(
-    law: TrainedDistribution,
+    law: TrainedDistribution | LargeLaw,
     networks: int = 200,
     *,
     key: PRNGKeyArray | None = None,
@@ -79,6 +80,11 @@ def verify(
     >>> check.agrees
     True
     """
+    if isinstance(law, LargeLaw):
+        raise TypeError(
+            "law has no covariance of all test points, as its kernels were not held in memory: verify needs "
+            'a law of fewer rows, or of solver="direct".'
+        )
     if not isinstance(law, TrainedDistribution):
         given = getattr(law, "__name__", type(law).__name__)
         raise TypeError(f"law must be what finitewidth.predict returned, got {given}.")

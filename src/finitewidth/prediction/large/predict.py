@@ -38,9 +38,9 @@ class LargeFit(NamedTuple):
 
 def predict_large(
     net: Layer,
-    x: Float[AnyArray, "train d"],
+    x: Float[AnyArray, "train ..."],
     y: Float[AnyArray, "train out"],
-    x_test: Float[AnyArray, "test d"],
+    x_test: Float[AnyArray, "test ..."],
     *,
     governed: Governed,
     ridge: float,

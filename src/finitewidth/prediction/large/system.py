@@ -47,7 +47,7 @@ class LargeSystem:
     Parameters
     ----------
     net, x
-        The network and its training inputs (train, features).
+        The network and its training inputs (train, features), or (train, *positions, channels).
     governed
         "ntk" for networks trained by gradient descent, "nngp" for Bayesian inference.
     ridge
@@ -63,7 +63,7 @@ class LargeSystem:
     def __init__(
         self,
         net: Layer,
-        x: Float[AnyArray, "train d"],
+        x: Float[AnyArray, "train ..."],
         governed: Governed,
         ridge: float,
         *,
@@ -179,7 +179,7 @@ class LargeSystem:
         return coefficients
 
     def mean_at(
-        self, x: Float[AnyArray, "test d"], coefficients: Float[np.ndarray, "train out"]
+        self, x: Float[AnyArray, "test ..."], coefficients: Float[np.ndarray, "train out"]
     ) -> Float[np.ndarray, "test out"]:
         """Kernels with the training rows, times coefficients."""
         self.stages.begin("test rows")
@@ -195,7 +195,9 @@ class LargeSystem:
         self.stages.end()
         return np.concatenate(parts)
 
-    def probe(self, x: Float[AnyArray, "k d"], rows: Int[np.ndarray, " held"], tolerance: float) -> "Probes":
+    def probe(
+        self, x: Float[AnyArray, "k ..."], rows: Int[np.ndarray, " held"], tolerance: float
+    ) -> "Probes":
         r"""Variances at some test points, and what some training rows are worth; all solved in one block.
 
         With $A = (\Theta+r)^{-1}$ and $m = A\theta_*$ a trained network has variance
