@@ -169,14 +169,14 @@ def _mistaken(name: str) -> Callable[[WideLimit, np.ndarray], np.ndarray]:
     return lambda setting, value: np.asarray(_predicted(setting, mistaken=True)[name])
 
 
-def _claim(kind: str, title: str, statement: str) -> Claim:
+def _claim(kind: str, title: str, statement: str, width: int = 16) -> Claim:
     return Claim(
         id=f"{kind.replace(' ', '-')}-kernels",
         title=title,
         statement=f"""{statement} Mean kernels of random networks reach this limit with an error of order
         1/width, and the variance of one network's kernel is of order 1/width.""",
         source=f"{BEYOND}: the moments of one layer",
-        quick=WideLimit(kind, 16, 1000),
+        quick=WideLimit(kind, width, 1000),
         full=WideLimit(kind, 64, 15_000),
         wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(float(_GROWTH))},
     )
@@ -197,6 +197,8 @@ CLAIMS = (
         "layer norm behind neurons",
         "a LayerNorm behind neurons subtracts the product of their means",
         "K' = (<s s'> - m m')/(d d') with m = <s> and d^2 = <s^2> - m^2; the NTK is divided by d d'.",
+        # The next order in 1/width is large where a norm subtracts most of what it divides.
+        32,
     ),
     _claim(
         "rms norm",
