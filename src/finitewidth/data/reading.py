@@ -1,6 +1,7 @@
 """Tables from files, data frames and the names of built-in data sets."""
 
 import io
+import math
 import struct
 import tokenize
 import zipfile
@@ -18,6 +19,9 @@ from finitewidth.data.text import read_text
 
 FORMATS = ".csv, .tsv, .txt (each also .gz), .parquet, .xlsx, .npz or .npy"
 
+# Rows, three axes of positions, channels.
+_MOST_AXES = 5
+
 # What NumPy and zipfile raise, depending on the byte that is wrong.
 _DAMAGE = (
     ValueError, OSError, EOFError, AttributeError, TypeError, KeyError, NotImplementedError, RuntimeError,
@@ -33,9 +37,11 @@ class _Read(NamedTuple):
     formats: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
     nameless: bool = False
+    target: str | None = None
+    shape: tuple[int, ...] = ()
 
 
-def read_table(source: Any, like: Table | None = None) -> Table:
+def read_table(source: Any, like: Table | None = None, images: bool = False) -> Table:
     """A table from a file, a data frame, an array, or the name of a built-in data set.
 
     Parameters
@@ -46,6 +52,8 @@ def read_table(source: Any, like: Table | None = None) -> Table:
         array; or breast_cancer, diabetes, digits, iris, wine.
     like
         A table whose way of writing dates is tried first, for new rows of the same kind.
+    images
+        Whether an NPZ file may hold images, (rows, *positions, channels); `Table.shape` then has their axes.
     """
     known = {} if like is None else like.formats
     if is_frame(source):
@@ -70,9 +78,13 @@ def read_table(source: Any, like: Table | None = None) -> Table:
             else f"{source} does not exist{broken}."
         )
     read = _READERS[suffix](path, known)
-    target = "y" if suffix == ".npz" and "y" in read.columns else None
+    if read.shape and not images:
+        raise ValueError(
+            f"{source} holds images of shape {read.shape}; here columns are needed, (rows, columns)."
+        )
     name = path.name.split(".")[0] if path.suffix.lower() == ".gz" else path.stem
-    return _checked(source, Table(name, read.columns, target, read.notes, read.formats, read.nameless))
+    table = Table(name, read.columns, read.target, read.notes, read.formats, read.nameless, read.shape)
+    return _checked(source, table)
 
 
 def _checked(source: str, table: Table) -> Table:
@@ -125,16 +137,50 @@ def _from_xlsx(path: Path, known: Mapping[str, str]) -> _Read:
 
 
 def _from_npz(path: Path, known: Mapping[str, str]) -> _Read:
-    """Arrays with one axis are columns; arrays with two give one column for each of theirs."""
+    """Arrays with one axis are columns, arrays with two give one column for each of theirs.
+
+    An array with more holds images, and beside it there may be the labels.
+    """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except _DAMAGE:
         raise ValueError(f"{path} is not an .npz file of plain arrays, or it is damaged.") from None
     columns: dict[str, Column] = {}
+    pixels: dict[str, Column] = {}
+    shape = ()
     for name, array in arrays.items():
-        columns |= _array_columns(name, f"the array {name!r} of {path}", array)
-    return _Read(columns)
+        what = f"the array {name!r} of {path}"
+        if array.ndim <= 2:
+            columns |= _array_columns(name, what, array)
+        elif pixels:
+            raise ValueError(f"{what} is the second one with images; a file may hold one.")
+        else:
+            pixels, shape = _array_columns(name, what, _pixels(what, array)), array.shape[1:]
+    if not pixels:
+        return _Read(columns, target="y" if "y" in columns else None)
+    if len(columns) > 1:
+        raise ValueError(
+            f"{path} holds images, and beside them may be one label for each, not {list(columns)}."
+        )
+    images, labels = (len(next(iter(part.values()), ())) for part in (pixels, columns))
+    if columns and images != labels:
+        raise ValueError(f"{path} holds {images} images and {labels} labels; give one label for each image.")
+    return _Read(pixels | columns, target=next(iter(columns), None), shape=shape)
+
+
+def _pixels(what: str, images: np.ndarray) -> np.ndarray:
+    """Images (rows, *positions, channels) as a matrix, one row for each."""
+    if images.ndim > _MOST_AXES or images.dtype.kind not in "biuf" or 0 in images.shape[1:]:
+        raise ValueError(
+            f"{what} has shape {images.shape} and type {images.dtype}; images are numbers, (rows, "
+            "*positions, channels), with one to three axes of positions."
+        )
+    rows = images.reshape(len(images), -1) if images.size else np.empty((0, math.prod(images.shape[1:])))
+    broken = ~np.isfinite(rows).all(axis=1)
+    if broken.any():
+        raise ValueError(f"{what} holds NaN or infinite values, first in row {np.argmax(broken) + 1}.")
+    return rows if rows.dtype == np.float32 else rows.astype(float)
 
 
 def _from_npy(path: Path, known: Mapping[str, str]) -> _Read:

@@ -28,6 +28,9 @@ class Table(NamedTuple):
         How the dates of a column were written, such as %d.%m.%Y.
     nameless
         Whether the file had no header, so that columns are called by their numbers.
+    shape
+        Axes of one image, such as (height, width, channels): all columns but the target are its entries, in
+        their order in memory. Empty where the columns are no images.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...] = ()
     formats: Mapping[str, str] = _NO_FORMATS
     nameless: bool = False
+    shape: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -46,12 +46,13 @@ def baselines(data: Prepared) -> tuple[Baseline, ...]:
             "ridge regression": RidgeCV(_RIDGES),
             "boosted trees": HistGradientBoostingRegressor(random_state=0),
         }
+    x_train, x_test = (x.reshape(len(x), -1) for x in (data.x_train, data.x_test))
     found = []
     for name, model in models.items():
         with warnings.catch_warnings():
             # A penalty at the end of its range or a loss that still falls by a hair is good enough here.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            predicted = np.asarray(model.fit(data.x_train, y).predict(data.x_test))
+            predicted = np.asarray(model.fit(x_train, y).predict(x_test))
         if data.classes:
             found.append(Baseline(name, float(np.mean(predicted == held)), None))
         else:

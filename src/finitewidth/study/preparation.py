@@ -38,7 +38,8 @@ class Prepared(NamedTuple):
     Attributes
     ----------
     x_train, y_train, x_test
-        Inputs and targets; classes are one-hot vectors, centred and of variance one for equal classes.
+        Inputs, (rows, inputs) or images (rows, *positions, channels), and targets; classes are one-hot
+        vectors, centred and of variance one for equal classes.
     y_test
         None when the test table has no target column.
     center, unit
@@ -58,9 +59,9 @@ class Prepared(NamedTuple):
     name: str
     target: str
     features: tuple[str, ...]
-    x_train: Float[np.ndarray, "train d"]
+    x_train: Float[np.ndarray, "train ..."]
     y_train: Float[np.ndarray, "train out"]
-    x_test: Float[np.ndarray, "test d"]
+    x_test: Float[np.ndarray, "test ..."]
     y_test: Float[np.ndarray, "test out"] | None
     rows_test: Int[np.ndarray, " test"]
     columns: tuple[ColumnNote, ...]
@@ -79,7 +80,9 @@ def prepare(table: Table, test: Table | None, options: Options, new: bool = Fals
     """
     notes: list[str] = list(table.notes)
     target = chosen_target(table, options.target, notes)
-    index = index_column(table.without(target))
+    if table.shape or (test is not None and test.shape):
+        _check_images(table, test, options.scale)
+    index = None if table.shape else index_column(table.without(target))
     if index is not None:
         notes.append(index_sentence(index, table.name))
     rows = np.arange(1, table.rows + 1)
@@ -104,7 +107,10 @@ def prepare(table: Table, test: Table | None, options: Options, new: bool = Fals
             f"machine has: give at most {options.most_rows:,} rows in all."
         )
     preparation = Preparation.fit(train.without(target), options.scale, index)
-    x_train, x_test = preparation.apply(train), preparation.apply(test)
+    x_train, x_test = (
+        (x.reshape(len(x), *table.shape) if table.shape else x)
+        for x in (preparation.apply(train), preparation.apply(test))
+    )
     notes += preparation.about(test.without(target))
     pair = first_duplicate(x_train)
     if pair is not None:
@@ -123,9 +129,25 @@ def prepare(table: Table, test: Table | None, options: Options, new: bool = Fals
     )
 
 
+def _check_images(table: Table, test: Table | None, scale: Scale) -> None:
+    """Refuse images of two shapes, and a scale that would leave out pixels."""
+    if test is not None and test.shape != table.shape:
+        held = [f"images of shape {part.shape}" if part.shape else "no images" for part in (table, test)]
+        raise ValueError(f"{table.name} holds {held[0]} and {test.name} {held[1]}; they must agree.")
+    if scale == "column":
+        raise ValueError(
+            f"--scale column would treat every pixel of {table.name} by itself: images take common or none."
+        )
+
+
 def chosen_target(table: Table, asked: str | None, notes: list[str]) -> str:
     """The column to predict; a word in `notes` where the user did not name it."""
     target = table.target if asked is None else asked
+    if table.shape and (target is None or target != table.target):
+        raise ValueError(
+            f"{table.name} holds images and no labels{f' {asked!r}' if asked else ''} to learn: save them "
+            "beside the images, as y, (rows,)."
+        )
     if target is None:
         named = [name for name in table.columns if name.strip().lower() in _TARGET_NAMES]
         if len(named) == 1:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
-from finitewidth.architecture import MLP, Layer, network
+from finitewidth.architecture import MLP, Layer, Shape, network
 from finitewidth.architecture.networks import with_outputs
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.prediction.distribution import TrainedDistribution
@@ -64,11 +64,15 @@ class Choices(NamedTuple):
     store: str | None = None
     scheduler: str | None = None
 
-    def net(self, inputs: int, outputs: int) -> Layer:
-        """The network for so many inputs and outputs."""
+    def net(self, entering: Shape, outputs: int) -> Layer:
+        """The network for inputs of this shape and so many outputs."""
         if self.network is None:
+            if len(entering) > 1:
+                raise ValueError(
+                    f"the data are images of shape {entering}: give a network that takes them, as --network."
+                )
             return MLP(self.hidden, self.activation, self.C_b, self.C_W, n_out=outputs)
-        return with_outputs(network(self.network, n_out=outputs), outputs, (inputs,))
+        return with_outputs(network(self.network, n_out=outputs), outputs, entering)
 
 
 class Alignment(NamedTuple):
@@ -186,7 +190,7 @@ def run_study(
 
 
 def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> Study:
-    net = choices.net(data.x_train.shape[1], data.y_train.shape[1])
+    net = choices.net(data.x_train.shape[1:], data.y_train.shape[1])
     memory = check_memory(choices.memory)
     solver, why = chosen_solver(choices.solver, len(data.x_train), len(data.x_test), memory)
     if solver != "direct":

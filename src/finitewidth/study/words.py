@@ -79,7 +79,10 @@ def solver_words(law: LargeLaw) -> str:
 def _task(study: Study) -> str:
     data = study.data
     what = f"the class {data.target} out of {len(data.classes)}" if data.classes else data.target
-    columns = "column" if len(data.features) == 1 else "columns"
+    images, inputs = data.x_train.shape[1:], len(data.features)
+    taken = f"{inputs} input column{'s' if inputs > 1 else ''}"
+    if len(images) > 1:
+        taken = f"images of {' x '.join(map(str, images))}"
     width = "infinitely wide networks"
     if study.law.correction is not None:
         width = (
@@ -87,7 +90,7 @@ def _task(study: Study) -> str:
         )
     return (
         f"The question was: what does a {network_words(study)} say about {what} after it has learnt "
-        f"{len(data.x_train):,} rows of {data.name} ({len(data.features)} input {columns}) by "
+        f"{len(data.x_train):,} rows of {data.name} ({taken}) by "
         f"{training_words(study)}? The answer is a distribution, since every network starts from its own "
         f"random weights. It was computed for {width}, at {len(data.x_test):,} test rows."
     )

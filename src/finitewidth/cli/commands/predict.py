@@ -131,14 +131,15 @@ def predict(
     from finitewidth.study.study import Choices
 
     described = None if network is None else read_spec(network)
-    table = read_table(data)
-    chosen_scale = ("common" if table.name in COMMON_SCALE else "column") if scale == "auto" else scale
+    table = read_table(data, images=True)
+    together = table.name in COMMON_SCALE or table.shape
+    chosen_scale = ("common" if together else "column") if scale == "auto" else scale
     in_memory = (
         solver == "direct" or stop == "auto" or not math.isinf(length) or order in ("1", "1/2") or trained
     )
     how = Options(target, task, chosen_scale, train, seed, rows_in_memory() if in_memory else None)
     rows = new if test is None else test
-    held = None if rows is None else read_table(rows, like=table)
+    held = None if rows is None else read_table(rows, like=table, images=True)
     prepared = prepare(table, held, how, new=new is not None)
     for remark in prepared.notes:
         note(remark)

@@ -53,13 +53,15 @@ class _WideNetwork(BaseEstimator):
         self.net_ = self._network()
         self.law_ = self._learn(self.net_, X, np.asarray(targets), index)
 
-    def _training_inputs(self, X) -> Any:
+    def _training_data(self, X, y, **checks: bool) -> tuple[Any, Any]:
         X, self.preparation_ = fit_frame(X)
-        return X
+        checked: Any = validate_data(self, X, y, dtype=np.float64, allow_nd=self.net is not None, **checks)
+        return checked
 
     def _inputs(self, X) -> Any:
         check_is_fitted(self)
-        return validate_data(self, apply_frame(X, self.preparation_), dtype=np.float64, reset=False)
+        X = apply_frame(X, self.preparation_)
+        return validate_data(self, X, dtype=np.float64, allow_nd=self.net is not None, reset=False)
 
     def _distribution(self, X) -> TrainedDistribution:
         X = self._inputs(X)
@@ -70,13 +72,11 @@ class _Regressor(RegressorMixin, _WideNetwork):
     """Predictions in the shape of the targets."""
 
     def fit(self, X, y):
-        """Fit to inputs (n, features) and targets (n,) or (n, outputs).
+        """Fit to inputs (n, features), or what `net` takes, and targets (n,) or (n, outputs).
 
         A data frame with words, dates or gaps is prepared: see `preparation_`.
         """
-        X = self._training_inputs(X)
-        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
-        X, y = checked
+        X, y = self._training_data(X, y, y_numeric=True, multi_output=True)
         self._fit_outputs(X, y)
         self._shape_ = y.shape[1:]
         return self
@@ -115,13 +115,11 @@ class _Classifier(ClassifierMixin, _WideNetwork):
     """One output per class, trained on centred one-hot labels; the largest output wins."""
 
     def fit(self, X, y):
-        """Fit to inputs (n, features) and class labels (n,).
+        """Fit to inputs (n, features), or what `net` takes, and class labels (n,).
 
         A data frame with words, dates or gaps is prepared: see `preparation_`.
         """
-        X = self._training_inputs(X)
-        checked: Any = validate_data(self, X, y, dtype=np.float64)
-        X, y = checked
+        X, y = self._training_data(X, y)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:

@@ -27,7 +27,11 @@ from finitewidth.networks.tangent_kernel import empirical_ntk
 from finitewidth.statistics.kernels import kernels
 
 Layers = tuple[Layer, ...]
-# How far n times the variance may change between a width and twice that width: terms of the next order.
+# The second width over the first.
+_GROWTH = 4
+# Weights of both widths under which errors of order 1/width cancel.
+_TO_INFINITY = (-1 / (_GROWTH - 1), _GROWTH / (_GROWTH - 1))
+# How far n times the variance may change between both widths: terms of the next order.
 _NEXT_ORDER = 0.5
 
 
@@ -75,7 +79,7 @@ def drawn_kernels(net: Sequential, params: PyTree, x: Float[Array, "n ..."]) -> 
 
 @dataclass(frozen=True)
 class PositionsLimit(RandomProblem):
-    """Networks of a kind, of two widths, the second twice the first."""
+    """Networks of a kind, of two widths, the second four times the first."""
 
     kind: str
     width: int
@@ -88,7 +92,7 @@ class PositionsLimit(RandomProblem):
 
     @property
     def widths(self) -> tuple[int, int]:
-        return self.width, 2 * self.width
+        return self.width, _GROWTH * self.width
 
     def network(self, width: int, mistaken: bool = False) -> Sequential:
         """The network with one output."""
@@ -111,7 +115,7 @@ class PositionsLimit(RandomProblem):
                 found[name].append(each)
         measured = {}
         for name, widths in found.items():
-            measured[name] = combined([-1, 2], [sample_mean(each) for each in widths])
+            measured[name] = combined(_TO_INFINITY, [sample_mean(each) for each in widths])
             measured[f"{name} spread"] = stacked(
                 [
                     sample_mean(width * np.sum((each - each.mean(axis=0)) ** 2, axis=(1, 2)))
@@ -125,7 +129,7 @@ class PositionsLimit(RandomProblem):
             yield z_score(f"{name}, extrapolated from both widths", predicted[name], measured[name])
             ratio = propagated(lambda found: found[0] / found[1], measured[f"{name} spread"])
             yield relative_error(
-                f"n Var({name}) at one width over twice that", predicted["ratio"], ratio, _NEXT_ORDER
+                f"n Var({name}) at one width over four times that", predicted["ratio"], ratio, _NEXT_ORDER
             )
 
 
@@ -143,7 +147,7 @@ def _claim(kind: str, id: str, title: str, statement: str, width: int, draws: in
         source=f"{BEYOND}: the moments of one layer",
         quick=PositionsLimit(kind, width, draws),
         full=PositionsLimit(kind, 2 * width, 8 * draws),
-        wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(2.0)} | wrong,
+        wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(float(_GROWTH))} | wrong,
     )
 
 
@@ -155,7 +159,7 @@ CLAIMS = (
         """One shift d of the window moves both positions, K'_pp' = C_b + C_W/|D| sum_d K_(p+d)(p'+d), and a
         readout with its own weights at every position averages the kernels at equal positions.""",
         12,
-        300,
+        400,
     ),
     _claim(
         "pooled",
@@ -164,7 +168,7 @@ CLAIMS = (
         """One shift d of the window moves both positions, K'_pp' = C_b + C_W/|D| sum_d K_(p+d)(p'+d), and the
         average over positions averages the kernels over all pairs of them.""",
         12,
-        300,
+        400,
     ),
     _claim(
         "average logits",
@@ -172,8 +176,8 @@ CLAIMS = (
         "attention with logits divided by the head width has fixed weights",
         """With one matrix for keys and queries the logits of an input are C_QK K of that input with itself,
         K' = C_b + C_OV S K S'^T, and no gradient reaches the weights S.""",
-        12,
-        300,
+        8,
+        400,
         nngp=scaled(1.5),
         ntk=scaled(1.5),
     ),
