@@ -143,7 +143,7 @@ def test_up_to_fourteen_points_have_dense_tensors(points, dense, monkeypatch):
 
     monkeypatch.setattr(
         f"finitewidth.prediction.finite_width.{'dense' if dense else 'sampled'}.method."
-        f"{'corrections' if dense else 'layer_kernels'}",
+        f"{'dense_corrections' if dense else 'layer_kernels'}",
         chosen,
     )
     x = np.random.default_rng(0).normal(size=(points, 2))

@@ -66,11 +66,11 @@ def limiting_prior_variance(square: float | int, points: int, features: int, hid
     r"""The prior variance S of largest evidence when there are many points.
 
     $S=|\theta_*|^2\,(n_0/P)\,/\,s_0$ with the most probable $\log s_0$ of the prior: many points know s, and
-    the evidence of S is the prior's density there. With the cumulants of $\log s$,
-    $K(t)=\sum_l[\log\Gamma(n_l/2+t)-\log\Gamma(n_l/2)-t\log(n_l/2)]$, the density by the method of steepest
-    descent is largest at $\log s_0=K'(t)$ where $t=-K^{(3)}(t)/2K^{(2)}(t)^2$. This leaves out terms of order
-    $1/n^2$, whatever the depth. To first order in 1/n, $-\log s_0=A-\sum_ln_l^{-2}/A$ with $A=\sum_l1/n_l$,
-    and $(L-1)/n$ with layers of one width.
+    the evidence of S is the prior's density there. The cumulants of $\log s$ come from
+    $K(t)=\sum_lk(n_l/2,t)$ with $k(a,t)=\log\Gamma(a+t)-\log\Gamma(a)-t\log a$. The density by the method of
+    steepest descent is largest at $\log s_0=K'(t)$ where $t=-K^{(3)}(t)/2K^{(2)}(t)^2$. This leaves out terms
+    of order $1/n^2$, whatever the depth. To first order in 1/n, $-\log s_0=A-\sum_ln_l^{-2}/A$ with
+    $A=\sum_l1/n_l$, and $(L-1)/n$ with layers of one width.
 
     Parameters
     ----------

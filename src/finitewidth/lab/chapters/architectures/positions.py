@@ -18,7 +18,7 @@ from finitewidth.architecture import (
     SelfAttention,
     Sequential,
 )
-from finitewidth.lab.framework import BEYOND, Checks, Claim, Measurement, Prediction, scaled
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled
 from finitewidth.lab.framework.comparison import relative_error, z_score
 from finitewidth.lab.framework.estimate import combined, propagated, sample_mean, stacked
 from finitewidth.lab.framework.random_problem import RandomProblem
@@ -144,7 +144,7 @@ def _claim(kind: str, id: str, title: str, statement: str, width: int, draws: in
         title=title,
         statement=f"""{statement} Mean kernels of random networks reach this limit with an error of order
         1/width, and the variance of one network's kernel is of order 1/width.""",
-        source=f"{BEYOND}: the moments of one layer",
+        source=f"{BEYOND}: the moments of one layer, as in {BOOK}",
         quick=PositionsLimit(kind, width, draws),
         full=PositionsLimit(kind, 2 * width, 8 * draws),
         wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(float(_GROWTH))} | wrong,

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from finitewidth.architecture import Activate, Dense, Repeat, Residual
-from finitewidth.lab.framework import BEYOND, Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import z_score
 from finitewidth.lab.framework.estimate import sample_mean, stacked
 from finitewidth.lab.framework.figures import Curves
@@ -70,7 +70,7 @@ CLAIMS = (
         statement="""Behind L blocks z + L^-1/2 W relu(z) the variance and the squared gradient are
         (1 + C_W/(2L))^L, below exp(C_W/2) at any depth; with branches of size one both would be
         (1 + C_W/2)^L.""",
-        source=f"{BEYOND}: the recursion of one block",
+        source=f"{BEYOND}: the recursion of one block, as in {BOOK}",
         quick=Depths((2, 8, 24), 32, 300),
         full=Depths((2, 8, 32, 128), 128, 1000),
         figure=Curves("depths", "number of blocks"),

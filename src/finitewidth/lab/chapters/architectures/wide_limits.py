@@ -22,7 +22,7 @@ from finitewidth.architecture import (
     Sequential,
     Sum,
 )
-from finitewidth.lab.framework import BEYOND, Checks, Claim, Measurement, Prediction, scaled
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction, scaled
 from finitewidth.lab.framework.comparison import relative_error, z_score
 from finitewidth.lab.framework.estimate import combined, propagated, sample_mean, stacked
 from finitewidth.lab.framework.random_problem import RandomProblem
@@ -175,7 +175,7 @@ def _claim(kind: str, title: str, statement: str, width: int = 16) -> Claim:
         title=title,
         statement=f"""{statement} Mean kernels of random networks reach this limit with an error of order
         1/width, and the variance of one network's kernel is of order 1/width.""",
-        source=f"{BEYOND}: the moments of one layer",
+        source=f"{BEYOND}: the moments of one layer, as in {BOOK}",
         quick=WideLimit(kind, width, 1000),
         full=WideLimit(kind, 64, 15_000),
         wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(float(_GROWTH))},

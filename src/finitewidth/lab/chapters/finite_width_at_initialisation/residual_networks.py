@@ -10,6 +10,7 @@ from finitewidth.architecture.residual_mlp import ResidualMLP
 from finitewidth.architecture.residual_stack import ResidualStack, residual_stack
 from finitewidth.lab.framework import (
     BEYOND,
+    BOOK,
     Claim,
     Measurement,
     Prediction,
@@ -95,7 +96,7 @@ CLAIMS = (
             "them the variance (A + 2B)/n of the NTK, follow from the covariances of one neuron between all "
             "pairs of layers and from the linear response of the averages over neurons."
         ),
-        source=BEYOND,
+        source=f"{BEYOND}: residual networks by the method of {BOOK}",
         quick=Residual(widths=(20, 80), draws=5_000),
         full=Residual(widths=(32, 64), draws=100_000),
         compare=compare_each(_TEXTS),
