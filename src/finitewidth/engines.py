@@ -61,8 +61,8 @@ class Threads(Engine):
                 for future in finished:
                     yield future.result()
         finally:
-            for future in running:
-                future.cancel()
+            # What is under way still writes: an error is told when nothing does any more.
+            wait([future for future in running if not future.cancel()])
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
