@@ -37,7 +37,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[float, fl
         loss = 0.5 * ((model(x) - labels) ** 2).sum()
         loss.backward()
         optimizer.step()
-    return float(loss), float((model(x).argmax(1) == y).double().mean())
+    return loss.item(), float((model(x).argmax(1) == y).double().mean())
 
 
 torch.manual_seed(0)
