@@ -1,0 +1,1 @@
+"""`finitewidth serve`: the laboratory in the browser."""
