@@ -58,9 +58,8 @@ class Runs:
             self.process.join(5)
 
     def memory(self) -> int:
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{self.process.pid}/statm") as f:
-                return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return 0
 
     async def events(self, slug: str, state: dict) -> AsyncIterator[dict]:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
-from finitewidth.serve.state import Choice, Slider, State
 from finitewidth.serve.laws import ACTIVATIONS, DEEPEST_NET, law_of, stack, trained
 from finitewidth.serve.page import Experiment, Figure, Page, Picture
+from finitewidth.serve.state import Choice, Slider, State
 
 X = np.array([-1.6, -1.3, -0.85, 0.55, 0.9, 1.35])
 GRID = np.linspace(-2.4, 2.4, 121)
@@ -169,7 +169,11 @@ PAGE = Page(
     title="What a trained network will say",
     idea="Draw a network at random and train it. Its function is random too. At infinite width its law is known "
     "before any network is trained: the band. Train real ones and see whether they fall into it.",
-    formula="bands",
+    formula=r"""\begin{aligned}
+z(t) &\sim \mathcal{N}\left(M_t\, y,\ \Sigma_t\right) \\
+M_t &= \Theta_{BA}\, \Theta_{AA}^{-1} \left(1 - (1 - \eta\, \Theta_{AA})^t\right) \\
+\Sigma_t &= K_{BB} - M_t K_{AB} - K_{BA} M_t^\mathsf{T} + M_t K_{AA} M_t^\mathsf{T}
+\end{aligned}""",
     controls=CONTROLS,
     figures=(Figure("law", "p(f*) on a line", THEORY, draw, tall=True),),
     experiment=Experiment("law", "Train networks", THEORY + ("width",), pieces),

@@ -8,9 +8,9 @@ import numpy as np
 
 import finitewidth as fw
 from finitewidth.activations import as_activation
-from finitewidth.serve.state import Choice, Slider, State
 from finitewidth.serve.laws import ACTIVATIONS, DEEPEST_FLOW, flow, law_of
 from finitewidth.serve.page import Figure, Page, Picture
+from finitewidth.serve.state import Choice, Slider, State
 
 STARTS = np.array([0.1, 0.5, 2.0])
 ANGLES = np.array([0.95, 0.6, 0.0])
@@ -37,12 +37,13 @@ def draw_map(state: State) -> Picture:
     d = diagram(state["activation"])
     return {
         "layers": [
-            {"role": "map", **d, "low": "ordered", "high": "chaotic"},
+            {"role": "map", **d},
             {"role": "edge", **d},
         ],
         "x": {"label": "C_W", "range": [0.2, 4.0]},
         "y": {"label": "C_b", "range": [0, 0.6]},
         "pick": ["C_W", "C_b"],
+        "labels": [{"text": "ordered", "x": 0.03, "y": 0.97}, {"text": "chaotic", "x": 0.97, "y": 0.03}],
         "alt": f"Phase diagram of {state['activation']}: ordered for small C_W, chaotic for large C_W.",
     }
 
@@ -183,7 +184,10 @@ PAGE = Page(
     title="Order, chaos and the edge between",
     idea="A deep random network forgets its input, on one side because everything becomes alike, on the other because "
     "everything becomes different. Only on the line between the two does a signal cross many layers.",
-    formula="phase",
+    formula=r"""\begin{aligned}
+K^{(\ell+1)} &= C_b + C_W \left\langle \sigma^2 \right\rangle_{K^{(\ell)}} \\
+\chi_\perp &= C_W \left\langle \sigma'^2 \right\rangle_{K^*}
+\end{aligned}""",
     controls=CONTROLS,
     figures=(
         Figure("map", "Where am I?", ("activation",), draw_map, tall=True),
