@@ -16,8 +16,9 @@ from finitewidth.serve.worker import main, page_jobs
 class Limits(NamedTuple):
     """What the training process may use.
 
-    A run is asked to stop after `seconds`; a process that has not stopped `grace` seconds later, or that holds
-    more than `memory` bytes, is killed and replaced. `waiting` runs may wait; `kept` results are remembered.
+    A run is asked to stop after `seconds`; a process that has not stopped `grace` seconds later, or that
+    holds more than `memory` bytes, is killed and replaced. `waiting` runs may wait; `kept` results are
+    remembered.
     """
 
     seconds: float = 60.0
@@ -128,7 +129,7 @@ class Runs:
                 self.stopped.value = number
 
     async def _next(self, number: int, began: float) -> dict | None:
-        """The next event of the run, or that it is still alive; the limits are looked at once a half second."""
+        """The next event of the run, or that it is still alive; limits are looked at every half second."""
         limits, seconds = self.limits, time.monotonic() - began
         try:
             kind, whose, value = await asyncio.wait_for(self.inbox.get(), 0.5)

@@ -144,7 +144,10 @@ async def report(request: Request) -> Response:
         async with contextlib.aclosing(job) as source:
             async for event in source:
                 if "piece" in event:
-                    event = {"report": reports.add(event["piece"]["page"]), "summary": event["piece"]["summary"]}
+                    event = {
+                        "report": reports.add(event["piece"]["page"]),
+                        "summary": event["piece"]["summary"],
+                    }
                 yield event
 
     return stream(events())
@@ -155,7 +158,9 @@ async def kept_report(request: Request) -> Response:
     found = request.app.state.reports.find(request.path_params["name"])
     if found is None:
         raise HTTPException(404, "this report is gone: it is kept for ten minutes.")
-    return HTMLResponse(found, headers={"content-security-policy": REPORT_POLICY, "cache-control": "no-store"})
+    return HTMLResponse(
+        found, headers={"content-security-policy": REPORT_POLICY, "cache-control": "no-store"}
+    )
 
 
 def stream(events: AsyncIterator[dict]) -> Response:
@@ -182,7 +187,9 @@ async def wrong(request: Request, error: Exception) -> Response:
 
 async def bug(request: Request, error: Exception) -> Response:
     """What is wrong with the program itself; the terminal shows where."""
-    return JSONResponse({"error": f"the server failed ({type(error).__name__}); its terminal says where."}, 500)
+    return JSONResponse(
+        {"error": f"the server failed ({type(error).__name__}); its terminal says where."}, 500
+    )
 
 
 def application(limits: Limits | None = None, warm: bool = True) -> Starlette:

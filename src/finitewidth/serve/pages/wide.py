@@ -29,7 +29,7 @@ CONTROLS = (
 @functools.lru_cache(maxsize=len(NAMES))
 def growth(activation: str) -> fw.DepthGrowth:
     """Kernel, its shift and the four-point vertex above every layer; only 1/n multiplies them."""
-    return fw.depth_growth(fw.MLP((1,) * (DEEPEST - 1), activation))
+    return fw.depth_growth(fw.MLP((2,) * (DEEPEST - 1), activation))
 
 
 def kurtosis(state: State) -> np.ndarray:
@@ -82,9 +82,7 @@ def draw_kurtosis(state: State) -> Picture:
         {"role": "rule", "axis": "x", "at": depth, "text": "shown", "dash": "dot"},
     ]
     if exact is not None:
-        layers.append(
-            {"role": "lines", "x": LAYERS, "y": exact, "name": "exact", "dash": "dash", "tone": 3}
-        )
+        layers.append({"role": "lines", "x": LAYERS, "y": exact, "name": "exact", "dash": "dash", "tone": 3})
     top = max(float(first.max()), 0.3)
     ratio = (depth - 1) / state["width"]
     slope = fw.vertex_slope(str(state["activation"]))
@@ -182,7 +180,7 @@ print(fw.depth_growth(net).excess_kurtosis)
 # Real networks: one output each for the input 1.
 keys = jax.random.split(jax.random.key(0), 4096)
 x = np.ones((1, 1))
-z = jax.jit(jax.vmap(lambda key: net.init(key, 1)(x)[0, 0]))(keys)
+z = jax.jit(jax.vmap(lambda key: net.apply(net.init(key, 1), x)[0, 0]))(keys)
 print(np.mean(z**4) / np.mean(z**2) ** 2 - 3)
 """
 
@@ -195,11 +193,12 @@ def warm() -> None:
 PAGE = Page(
     slug="wide",
     title="Wide networks are Gaussian",
-    idea="An output of a random network is a sum over many neurons, so at infinite width it is Gaussian. Every "
-    "hidden layer adds a little that is not: what counts is depth divided by width.",
+    idea="An output of a random network is a sum over many neurons, so at infinite width it is Gaussian. "
+    "Every hidden layer adds a little that is not: what counts is depth divided by width.",
     formula=r"""\begin{aligned}
 z^{(1)} &\sim \mathcal{N}(0, K^{(1)}), \qquad
-z^{(\ell+1)} \,\big|\, z^{(\ell)} \sim \mathcal{N}\Big(0,\ C_b + \frac{C_W}{n} \sum_j \sigma(z_j^{(\ell)})^2\Big) \\
+z^{(\ell+1)} \,\big|\, z^{(\ell)} \sim \mathcal{N}\Big(0,
+\ C_b + \frac{C_W}{n} \sum_j \sigma(z_j^{(\ell)})^2\Big) \\
 \frac{E[z^4]}{E[z^2]^2} - 3 &= \frac{3 V^{(\ell)}}{n\,(K^{(\ell)})^2} + O(n^{-2})
 \end{aligned}""",
     controls=CONTROLS,
