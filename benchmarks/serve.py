@@ -37,7 +37,9 @@ def main() -> None:
             for page in PAGES.values():
                 for slider in watched(page):
                     server_ms, browser_ms = in_server(link, page, slider), in_browser(tab, link, page, slider)
-                    print(f"| {page.slug} | {slider.name} | {two(server_ms)} | {two(browser_ms)} |", flush=True)
+                    print(
+                        f"| {page.slug} | {slider.name} | {two(server_ms)} | {two(browser_ms)} |", flush=True
+                    )
             browser.close()
         print("\n| clients | ms: median, p95 | answers/s |\n|---|---|---|")
         for clients in (1, 20):
@@ -102,7 +104,9 @@ def many(link: str, clients: int) -> str:
         with httpx.Client(base_url=link, timeout=120) as client:
             for j in range(20):
                 began = time.perf_counter()
-                client.get("/api/bands/figures", params={"figures": "law", "C_W": 0.4 + 0.05 * ((7 * i + j) % 72)})
+                client.get(
+                    "/api/bands/figures", params={"figures": "law", "C_W": 0.4 + 0.05 * ((7 * i + j) % 72)}
+                )
                 times.append(1e3 * (time.perf_counter() - began))
 
     began = time.perf_counter()
