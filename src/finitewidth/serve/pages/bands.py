@@ -70,10 +70,8 @@ def trained(K: jax.Array, T: jax.Array, y: jax.Array, steps: jax.Array) -> tuple
 
 def law(state: State) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and standard deviation on the grid, and the step."""
-    K, T = kernels_at(str(state["activation"]), int(state["depth"]), float(state["C_W"]), float(state["C_b"]))
-    mean, std, eta = trained(
-        K, T, jnp.asarray(TARGETS[str(state["data"])]), jnp.asarray(float(state["steps"]))
-    )
+    K, T = kernels_at(state["activation"], state["depth"], state["C_W"], state["C_b"])
+    mean, std, eta = trained(K, T, jnp.asarray(TARGETS[state["data"]]), jnp.asarray(float(state["steps"])))
     return np.asarray(mean), np.asarray(std), float(eta)
 
 
@@ -95,7 +93,7 @@ def draw(state: State) -> Picture:
                 "tone": 0,
             },
             {"role": "theory", "x": GRID, "y": mean, "name": "theory, mean", "tone": 0},
-            {"role": "data", "x": X, "y": TARGETS[str(state["data"])], "name": "training data"},
+            {"role": "data", "x": X, "y": TARGETS[state["data"]], "name": "training data"},
         ],
         "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
         "y": {"label": "f(x)", "range": [-top, top]},
@@ -115,16 +113,16 @@ def draw(state: State) -> Picture:
 def networks(state: State, eta: float) -> Iterator[np.ndarray]:
     """Real networks trained by the same gradient descent: outputs (networks, grid), a few at a time."""
     net = fw.MLP(
-        hidden=(int(state["width"]),) * (int(state["depth"]) - 1),
-        activation=str(state["activation"]),
-        C_b=float(state["C_b"]),
-        C_W=float(state["C_W"]),
+        hidden=(state["width"],) * (state["depth"] - 1),
+        activation=state["activation"],
+        C_b=state["C_b"],
+        C_W=state["C_W"],
     )
-    y = TARGETS[str(state["data"])][:, None]
+    y = TARGETS[state["data"]][:, None]
     for i in range(MOST // PIECE):
         key = jax.random.fold_in(jax.random.key(0), i)
         run = fw.train_ensemble(
-            net, key, PIECE, X[:, None], y, GRID[:, None], steps=int(state["steps"]), learning_rate=eta
+            net, key, PIECE, X[:, None], y, GRID[:, None], steps=state["steps"], learning_rate=eta
         )
         yield np.asarray(run.outputs)[:, :, 0]
 
@@ -172,7 +170,7 @@ def pieces(state: State) -> Iterator[Picture]:
 def code(state: State) -> str:
     """The same band by `fw.predict`, and its check on real networks."""
     x = ", ".join(f"{v:g}" for v in X)
-    y = ", ".join(f"{v:.4g}" for v in TARGETS[str(state["data"])])
+    y = ", ".join(f"{v:.4g}" for v in TARGETS[state["data"]])
     hidden = f"({state['width']},) * {int(state['depth']) - 1}"
     return f"""import numpy as np
 import finitewidth as fw

@@ -39,7 +39,7 @@ def inputs(features: int) -> np.ndarray:
 def variances_and_correlations(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From second moments (..., 7, 7): the variances of the lengths, the correlations of the angles."""
     own = np.diagonal(gram, axis1=-2, axis2=-1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         return own[..., :3], gram[..., 3, 4:] / np.sqrt(own[..., 3:4] * own[..., 4:])
 
 
@@ -71,16 +71,16 @@ def diagram(activation: str) -> Picture:
 @functools.lru_cache(maxsize=64)
 def growth(activation: str, C_W: float, C_b: float) -> float:
     """By what a small difference between two inputs is multiplied in each layer, deep in the network."""
-    return fw.phase_diagram(activation, C_W=[C_W], C_b=[C_b]).chi_perpendicular.item()
+    return fw.phase_diagram(activation, C_W=np.array([C_W]), C_b=np.array([C_b])).chi_perpendicular.item()
 
 
 def _of(state: State) -> tuple[str, float, float]:
-    return str(state["activation"]), float(state["C_W"]), float(state["C_b"])
+    return state["activation"], state["C_W"], state["C_b"]
 
 
 def draw_map(state: State) -> Picture:
     """The plane of the variances, with the line between order and chaos."""
-    plane = diagram(str(state["activation"]))
+    plane = diagram(state["activation"])
     return {
         "layers": [{"role": "map", **plane}, {"role": "edge", **plane}],
         "x": {"label": "C_W", "range": RANGE_W},
@@ -105,7 +105,7 @@ def _listed(values: np.ndarray) -> str:
 
 def draw_variance(state: State) -> Picture:
     """Variance of a preactivation, layer by layer, for inputs of three lengths."""
-    depth = int(state["depth"])
+    depth = state["depth"]
     K = theory(*_of(state))[0][:depth]
     log = bool(K.max() > 20 or K.max() > 30 * max(K.min(), 1e-12))
     # Variances may fall to nothing or grow without bound: ten decades are enough to see it.
@@ -121,7 +121,7 @@ def draw_variance(state: State) -> Picture:
 
 def draw_correlation(state: State) -> Picture:
     """Correlation of two preactivations, layer by layer, for pairs at three angles."""
-    depth = int(state["depth"])
+    depth = state["depth"]
     c = theory(*_of(state))[1][:depth]
     chi = growth(*_of(state))
     rate = abs(np.log(chi)) if chi > 0 else np.inf
@@ -182,7 +182,8 @@ def drawn(activation: str, C_W: float, C_b: float) -> tuple[np.ndarray, np.ndarr
 
 def _circles(values: np.ndarray, depth: int, first_tone: int) -> Picture:
     sparse = np.unique(np.linspace(0, depth - 1, min(depth, 13)).round().astype(int))
-    mean, error = values.mean(0)[sparse], values.std(0, ddof=1)[sparse] / np.sqrt(DRAWS)
+    with np.errstate(invalid="ignore"):  # a signal that has underflowed to zero has no angle
+        mean, error = values.mean(0)[sparse], values.std(0, ddof=1)[sparse] / np.sqrt(DRAWS)
     names = [f"{DRAWS} networks of width {WIDTH}, ±2 s.e.", "", ""]
     return {
         "layers": [
@@ -201,12 +202,12 @@ def _circles(values: np.ndarray, depth: int, first_tone: int) -> Picture:
 
 def measured_variance(state: State) -> Picture:
     """Variances over the neurons of real networks."""
-    return _circles(drawn(*_of(state))[0], int(state["depth"]), 0)
+    return _circles(drawn(*_of(state))[0], state["depth"], 0)
 
 
 def measured_correlation(state: State) -> Picture:
     """Correlations over the neurons of real networks."""
-    return _circles(drawn(*_of(state))[1], int(state["depth"]), 3)
+    return _circles(drawn(*_of(state))[1], state["depth"], 3)
 
 
 def code(state: State) -> str:
@@ -221,9 +222,9 @@ lengths = fw.correlation_lengths(activation, C_b=C_b, C_W=C_W)
 print(f"K* = {{K_star:.4g}}, memory = {{lengths.perpendicular:.4g}} layers")
 
 # Variances, layer by layer, of three inputs.
-net = fw.MLP(hidden=({WIDTH},) * {int(state["depth"]) - 1}, activation=activation, C_b=C_b, C_W=C_W)
+net = fw.MLP(hidden=({WIDTH},) * {state["depth"] - 1}, activation=activation, C_b=C_b, C_W=C_W)
 x = np.sqrt(np.array([[0.1], [0.5], [2.0]]))
-print(np.diagonal(fw.trajectory(net, x).nngp, axis1=1, axis2=2))
+print(fw.trajectory(net, x).nngp)
 
 # The map.
 diagram = fw.phase_diagram(activation, C_W=np.linspace(0.2, 4, 20), C_b=np.linspace(0, 0.6, 7))
