@@ -43,6 +43,10 @@ def test_wheel_is_complete(wheel):
     assert {"finitewidth/py.typed", "finitewidth/report/page.css", f"{info}/licenses/LICENSE"} <= names
     modules = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.py")}
     assert modules <= names
+    static = ROOT / "src/finitewidth/serve/static"
+    files = {p.relative_to(ROOT / "src").as_posix() for p in static.rglob("*") if p.is_file()}
+    assert {"finitewidth/serve/static/lab.js", "finitewidth/serve/static/defaults/bands.json"} <= files
+    assert files <= names
     assert not [name for name in names if not name.startswith(("finitewidth/", info))]
 
 
