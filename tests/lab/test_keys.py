@@ -91,7 +91,7 @@ def test_a_wired_seed_is_found():
 
 
 def test_no_claim_has_a_seed_of_its_own():
-    """Random data come from `RandomProblem.rng` or from the key; two modules ask for a network's structure."""
+    """Random data come from `RandomProblem.rng` or the key; two modules ask for a network's structure."""
     wired = {
         path.relative_to(LAB).as_posix(): wired_seeds(path.read_text(encoding="utf-8"))
         for path in LAB.rglob("*.py")
