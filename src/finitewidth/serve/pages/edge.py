@@ -61,7 +61,7 @@ def draw_loss(state: State) -> Picture:
     return {
         "layers": [],
         "x": {"label": "time, steps × η", "range": [0, TIME]},
-        "y": {"label": "loss", "log": True, "range": [1e-6, 2.0]},
+        "y": {"label": "loss", "log": True, "range": [1e-7, 2.0]},
         "alt": "The loss over training; networks fill it.",
     }
 
@@ -87,12 +87,12 @@ def draw_factor(state: State) -> Picture:
 def problem(width: int, data: str) -> tuple[Callable[[Any], Any], Any]:
     """The loss of a network as a function of its parameters, and its random start."""
     x = jax.random.normal(jax.random.key(2), (POINTS, N_IN))
-    y = eval_target(data, x)
+    y = labels_of(data, x)
     net = fw.MLP((width, width), "tanh", C_b=0.0, C_W=0.5, parametrisation="standard")
     return lambda params: 0.5 * jnp.mean((net.apply(params, x) - y) ** 2), net.init(jax.random.key(SEED), N_IN)
 
 
-def eval_target(data: str, x: jax.Array) -> jax.Array:
+def labels_of(data: str, x: jax.Array) -> jax.Array:
     """Labels of the inputs."""
     if data == "waves":
         return jnp.sin(2 * x[:, :1]) + x[:, 1:2] * x[:, 2:3]
@@ -204,7 +204,7 @@ def loss(params):
 
 
 run = edge_of_stability(loss, params, learning_rate={state["eta"]:g}, steps={steps}, record_every={EVERY})
-print(run.times, run.losses, run.sharpness)       # the curves
+# run.times, run.losses and run.sharpness are the curves
 print("sharpness / (2 / eta):", run.start, "at the start,", run.late, "late; first there at step", run.arrival())
 """
 
