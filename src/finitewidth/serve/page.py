@@ -24,13 +24,13 @@ blue, red, green, violet, ochre, grey; the house rule is 0 for theory and 1 for 
     lines     x, y, dash ("solid", "dash", "dot"), width        a line of another style
     band      x, lo, hi                    a filled band
     outline   x, lo, hi                    two dashed lines
-    measured  x, y, err                    open circles with bars of length err to each side (err may be absent)
+    measured  x, y, err                    open circles; err (may be absent): bars to each side
     members   x, ys (members, points)      thin lines, one a network
     data      x, y                         black points
     points    x, y, classes                small points, the colour of each by its class 0 to 5;
               names (one a class) for the legend, size (7), open (True: circles)
     bars      x, y                         a histogram; x has the centres or, with one more, the edges
-    map       x, y, z (y, x)               a coloured plane; scale: "diverging" (around `middle`, 0 by default),
+    map       x, y, z (y, x)               a coloured plane; scale: "diverging" (around `middle`, or 0),
               "sequential" or "classes" (z is 0 to 11); hover: text with %{x}, %{y}, %{z}
     edge      x, y, z                      the line z = level (0)
     polygons  xs, ys (cells, corners), classes     filled cells, the colour of each by its class 0 to 11;
@@ -42,18 +42,19 @@ blue, red, green, violet, ochre, grey; the house rule is 0 for theory and 1 for 
 functions.
 
 An **experiment** is real training. `Experiment.pieces(state)` yields dictionaries, each after well under a
-second, in the training process; between two pieces a run can be stopped. Keys, all but `done` and `of` optional:
+second, in the training process; between two pieces a run can be stopped. Only `done` and `of`
+are required:
 
     done, of  progress; unit: what is counted, in the plural ("networks" by default)
-    members   {"x": ..., "ys": (new members, points)}: added to those of earlier pieces, in `Experiment.figure`
+    members   {"x": ..., "ys": (new members, points)}: added to the earlier ones, in `Experiment.figure`
     layers    layers on top of `Experiment.figure`; those of a later piece replace those of an earlier one
     figures   {figure name: layers}: the same for several figures
     numbers   as above; replace those of the earlier piece
 
-The state that `pieces` gets has only the controls in `Experiment.depends`. The result stays on the screen until
-one of these moves; results are kept on the server by these controls. The finished run of the default state is
-shipped in `static/defaults/`, made by `python -m finitewidth.serve.record SLUG`, and is on the screen when the
-page opens.
+The state that `pieces` gets has only the controls in `Experiment.depends`. The result stays on the screen
+until one of these moves; results are kept on the server by these controls. The finished run of the default
+state is shipped in `static/defaults/`, made by `python -m finitewidth.serve.record SLUG`, and is on the
+screen when the page opens.
 """
 
 import dataclasses

@@ -12,18 +12,30 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from finitewidth.lab.framework.registry import claim
 from finitewidth.serve.page import Page
 from finitewidth.serve.pages import PAGES
-from finitewidth.serve.runs import Busy, Runs
+from finitewidth.serve.reports import Reports
+from finitewidth.serve.runs import Busy, Limits, Runs
 from finitewidth.serve.state import Slider, State, read_state
 from finitewidth.serve.wire import plain
 
 STATIC = Path(__file__).parent / "static"
+REPORT_POLICY = (
+    "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
 FORMULAS = json.loads((STATIC / "formulas.json").read_text(encoding="utf-8"))
 
 
@@ -115,7 +127,40 @@ async def run(request: Request) -> Response:
         raise HTTPException(404, "this page has no experiment.")
     await request.body()
     used = {name: state[name] for name in page.experiment.depends}
-    return stream(request.app.state.runs.events(page.slug, used))
+    key = (page.slug, *sorted(used.items()))
+    return stream(request.app.state.runs.events("run", page.slug, used, key=key))
+
+
+async def report(request: Request) -> Response:
+    """The report of `finitewidth predict` about the table in the body: computed, kept, and named."""
+    page, state = _page_and_state(request)
+    if not page.upload:
+        raise HTTPException(404, "this page takes no table.")
+    content, target = await request.body(), request.query_params.get("target", "")[:200]
+    reports: Reports = request.app.state.reports
+
+    async def events() -> AsyncIterator[dict]:
+        job = request.app.state.runs.events("report", state, content, target)
+        async with contextlib.aclosing(job) as source:
+            async for event in source:
+                if "piece" in event:
+                    event = {
+                        "report": reports.add(event["piece"]["page"]),
+                        "summary": event["piece"]["summary"],
+                    }
+                yield event
+
+    return stream(events())
+
+
+async def kept_report(request: Request) -> Response:
+    """A report that is not older than ten minutes, without the right to run or fetch anything."""
+    found = request.app.state.reports.find(request.path_params["name"])
+    if found is None:
+        raise HTTPException(404, "this report is gone: it is kept for ten minutes.")
+    return HTMLResponse(
+        found, headers={"content-security-policy": REPORT_POLICY, "cache-control": "no-store"}
+    )
 
 
 def stream(events: AsyncIterator[dict]) -> Response:
@@ -140,24 +185,32 @@ async def wrong(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": said[:300]}, status)
 
 
-@contextlib.asynccontextmanager
-async def lifespan(app: Starlette):
-    """The training process and the threads of the theory live as long as the server."""
-    app.state.theory = ThreadPoolExecutor(2, "theory")
-    app.state.runs = Runs()
-    app.state.runs.start()
-    warming = [app.state.theory.submit(page.warm) for page in PAGES.values() if page.warm]
-    try:
-        yield
-    finally:
-        app.state.runs.stop()
-        for task in warming:
-            task.cancel()
-        app.state.theory.shutdown(wait=False, cancel_futures=True)
+async def bug(request: Request, error: Exception) -> Response:
+    """What is wrong with the program itself; the terminal shows where."""
+    return JSONResponse(
+        {"error": f"the server failed ({type(error).__name__}); its terminal says where."}, 500
+    )
 
 
-def application() -> Starlette:
-    """The pages and their answers, without the guard in front."""
+def application(limits: Limits | None = None, warm: bool = True) -> Starlette:
+    """The pages and their answers, without the guard in front; `warm` compiles the default states at once."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        """The training process and the threads of the theory live as long as the server."""
+        app.state.theory = ThreadPoolExecutor(2, "theory")
+        app.state.reports = Reports()
+        app.state.runs = Runs(limits)
+        app.state.runs.start()
+        for page in PAGES.values() if warm else ():
+            if page.warm:
+                app.state.theory.submit(page.warm)
+        try:
+            yield
+        finally:
+            app.state.runs.stop()
+            app.state.theory.shutdown(wait=False, cancel_futures=True)
+
     return Starlette(
         routes=[
             Route("/", front),
@@ -166,27 +219,11 @@ def application() -> Starlette:
             Route("/api/{slug}/figures", figures),
             Route("/api/{slug}/code", code),
             Route("/api/{slug}/run", run, methods=["POST"]),
+            Route("/api/{slug}/report", report, methods=["POST"]),
+            Route("/report/{name}", kept_report),
             Mount("/static", StaticFiles(directory=STATIC)),
             Route("/{slug}", shell),
         ],
-        exception_handlers={ValueError: wrong, HTTPException: wrong, ClientDisconnect: wrong},
+        exception_handlers={ValueError: wrong, HTTPException: wrong, ClientDisconnect: wrong, 500: bug},
         lifespan=lifespan,
-    )
-
-
-if __name__ == "__main__":
-    import argparse
-
-    import uvicorn
-
-    from finitewidth.serve.guard import Guard
-
-    options = argparse.ArgumentParser()
-    options.add_argument("--port", type=int, default=8110)
-    port = options.parse_args().port
-    uvicorn.run(
-        Guard(application(), {"127.0.0.1", "localhost"}, port),
-        host="127.0.0.1",
-        port=port,
-        log_level="warning",
     )

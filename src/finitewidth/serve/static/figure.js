@@ -36,6 +36,7 @@ export class FigureView {
     if (!this.picture || !this.plot.clientWidth) return;
     const on = layer => layer.role === 'data', all = this.picture.layers;
     const layers = [...(extra?.below ?? []), ...all.filter(l => !on(l)), ...(extra?.above ?? []), ...all.filter(on)];
+    legend(this.legend, layers);  // before the size is read: it takes room
     const { shapes, annotations } = rules(layers, this.picture), closest = layers.some(l => NOWHERE.includes(l.role)) || this.picture.equal;
     const layout = {
       width: this.plot.clientWidth, height: this.plot.clientHeight, margin: { l: 44, r: 8, t: 8, b: 38 }, shapes, annotations,
@@ -45,7 +46,6 @@ export class FigureView {
     };
     if (this.picture.equal) layout.xaxis.constrain = 'domain';
     Plotly.react(this.plot, traces(layers), layout, { displayModeBar: false, scrollZoom: false });
-    legend(this.legend, layers);
     this.plot.setAttribute('aria-label', this.picture.alt ?? '');
     this.plot.classList.remove('stale');
     this.mark(state);
