@@ -27,13 +27,14 @@ REACH = 2.2
 LOG10_TIMES = np.linspace(0.0, 30.0, 61)
 # log10 t from which the law of late times is drawn.
 LATE = 1.0
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 CONTROLS = (
     Slider("alpha", "Scale of the first weights α", -3, 1, 0.1, 0.1, log10=True),
     Slider("time", "Time of the classifier, log₁₀ t", 0.0, 30.0, 0.5, 3.0),
     Choice("loss", "Loss of the classifier", (("logistic", "logistic"), ("exponential", "exponential")), "logistic"),
-    Slider("fit_1", "shortest fit, first weight", 0.1, 0.9, 0.02, 0.44, hidden=True),
-    Slider("fit_2", "shortest fit, second weight", 0.1, 0.9, 0.02, 0.74, hidden=True),
+    Slider("fit_1", "shortest fit, first weight", 0.1, 0.76, 0.02, 0.44, hidden=True),
+    Slider("fit_2", "shortest fit, second weight", 0.1, 0.76, 0.02, 0.74, hidden=True),
     Slider("point_1", "point, first input", 0.3, 2.0, 0.05, 0.7, hidden=True),
     Slider("point_2", "point, second input", -1.2, 1.6, 0.05, -0.1, hidden=True),
 )  # fmt: skip
@@ -63,16 +64,16 @@ def draw_weights(state: State) -> Picture:
     along = np.array([[-2.0], [2.0]]) * np.array([-x[0, 1], x[0, 0]]) + short
     return {
         "layers": [
-            {"role": "lines", "x": along[:, 0], "y": along[:, 1], "name": "every perfect fit", "tone": 5},
+            {"role": "lines", "x": along[:, 0], "y": along[:, 1], "name": "perfect fits", "tone": 5},
             {"role": "points", "x": [sparse[0]], "y": [sparse[1]], "classes": [2], "size": 13,
-             "name": "fewest weights, least |β₁| + |β₂|"},
+             "name": "fewest weights"},
             {"role": "points", "x": [short[0]], "y": [short[1]], "classes": [3], "size": 13,
-             "name": "shortest, least β₁² + β₂² (drag it)"},
+             "name": "shortest"},
             {"role": "points", "x": [end[0]], "y": [end[1]], "classes": [0], "size": 11,
-             "name": "theory: where training ends"},
+             "name": "theory"},
         ],
-        "x": {"label": "weight β₁", "range": [-0.15, 1.55]},
-        "y": {"label": "weight β₂", "range": [-0.15, 1.55]},
+        "x": {"label": "weight β₁", "range": [-0.1, 1.4]},
+        "y": {"label": "weight β₂", "range": [-0.1, 1.4]},
         "equal": True,
         "pick": list(FIT),
         "alt": f"Training from scale {state['alpha']:g} ends at ({end[0]:.3f}, {end[1]:.3f}); the sparse fit is "
@@ -100,7 +101,8 @@ def draw_ends(state: State) -> Picture:
             {"role": "theory", "x": ALPHAS, "y": ends[:, 1], "name": "β₂ at the end", "tone": 4},
             {"role": "rule", "axis": "x", "at": float(state["alpha"]), "text": "α", "dash": "dot"},
         ],
-        "x": {"label": "scale of the first weights α", "log": True, "range": [1e-3, 10.0]},
+        "x": {"label": "scale of the first weights α", "log": True, "range": [8e-4, 12.5],
+              "ticks": [[a, f"{a:g}"] for a in (1e-3, 0.01, 0.1, 1.0, 10.0)]},
         "y": {"label": "weights at the end", "range": [-0.05, max(1.25, 1.1 * float(ends.max()))]},
         "alt": f"From small to large scales the first weight at the end goes from {ends[0, 0]:.3f} to "
         f"{ends[-1, 0]:.3f}, the second from {ends[0, 1]:.3f} to {ends[-1, 1]:.3f}.",
@@ -147,7 +149,7 @@ def draw_classes(state: State) -> Picture:
         {"role": "points", "x": held[:, 0], "y": held[:, 1], "classes": [5] * len(held), "size": 17, "open": True,
          "name": "hold the margin"},
     ]  # fmt: skip
-    years = almost_there(*(float(state[name]) for name in POINT), str(state["loss"]))
+    exponent = almost_there(*(float(state[name]) for name in POINT), str(state["loss"]))
     return {
         "layers": [layers[-1], *layers[:-1]],
         "x": {"label": "first input", "range": [-REACH, REACH]},
@@ -158,7 +160,7 @@ def draw_classes(state: State) -> Picture:
         f"{len(found.support)} points.",
         "numbers": [
             ["margin", f"{found.margin:.3f}", "the largest distance that a line can keep"],
-            ["99 % of it", f"t = 10^{years:.1f}", "when gradient flow gets there"],
+            ["99 % of it", f"t = 10{str(round(exponent)).translate(RAISED)}", "when gradient flow gets there"],
         ],
     }
 
@@ -176,7 +178,7 @@ def draw_angle(state: State) -> Picture:
             {"role": "rule", "axis": "x", "at": float(state["time"]), "text": "now", "dash": "dot"},
         ],
         "x": {"label": "log₁₀ of the time t", "range": [0, 30]},
-        "y": {"label": "angle to the largest margin, degrees", "range": [0, max(10.0, 1.1 * min(60.0, angles[1]))]},
+        "y": {"label": "angle, degrees", "range": [0, max(10.0, 1.1 * min(60.0, angles[1]))]},
         "labels": [] if known else [{"text": "one point holds the margin: no law without the start", "x": 0.5, "y": 0.9}],
         "alt": f"The angle to the largest margin: {angles[0]:.1f} degrees at t = 10 by the law of late times, "
         f"{angles[-1]:.2f} at t = 10^30."
@@ -198,8 +200,8 @@ def measured_weights(state: State) -> Picture:
     path = np.asarray(diagonal_flow(x, y, start, times=np.geomspace(1e-4, 60.0, 120) / y).beta)
     return {
         "layers": [
-            {"role": "lines", "x": path[:, 0], "y": path[:, 1], "name": "a real network on its way", "tone": 1, "width": 2.4},
-            {"role": "measured", "x": path[-1:, 0], "y": path[-1:, 1], "name": "its end", "tone": 1},
+            {"role": "lines", "x": path[:, 0], "y": path[:, 1], "name": "a real network", "tone": 1, "width": 2.4},
+            {"role": "measured", "x": path[-1:, 0], "y": path[-1:, 1], "name": "", "tone": 1},
         ]
     }  # fmt: skip
 
@@ -294,20 +296,20 @@ PAGE = Page(
     "β = u² − v² a small start picks the fit with few weights, a large start the shortest one. A classifier turns "
     "to the largest margin, but as slowly as 1 / log t.",
     formula=r"""\begin{aligned}
-\beta_\infty &= \arg\min_{x \cdot \beta = y} \sum_i \alpha^2 q\!\left(\beta_i/\alpha^2\right), \qquad
-q(z) = 2 - \sqrt{4 + z^2} + z \operatorname{arcsinh}\tfrac z2 \\
-w(t) &= \hat w \log t + \tilde w + o(1), \qquad \hat w = \text{largest margin}
+\beta_\infty &= \arg\min_{x \cdot \beta = y} \sum_i \alpha^2 q\!\left(\beta_i/\alpha^2\right) \\
+q(z) &= 2 - \sqrt{4 + z^2} + z \operatorname{arcsinh}\tfrac z2 \\
+w(t) &= \hat w \log t + \tilde w + o(1), \quad \hat w \text{ the largest margin}
 \end{aligned}""",
     controls=CONTROLS,
     figures=(
-        Figure("weights", "All perfect fits of one equation", ("alpha", *FIT), draw_weights, measured=measured_weights),
+        Figure("weights", "Perfect fits of one equation (drag)", ("alpha", *FIT), draw_weights, measured=measured_weights),
         Figure(
-            "classes", "Two classes (drag a point)", ("time", "loss", *POINT), draw_classes, measured=measured_classes
+            "classes", "Two classes (drag)", ("time", "loss", *POINT), draw_classes, measured=measured_classes
         ),
         Figure("ends", "The start decides where training ends", ("alpha", *FIT), draw_ends),
         Figure("angle", "The turn to the largest margin", ("time", "loss", *POINT), draw_angle, measured=measured_angle),
     ),
-    experiment=Experiment("ends", "Train from nine starts", FIT, pieces),
+    experiment=Experiment("ends", "Train nine networks", FIT, pieces),
     code=code,
     claims=(
         "gd-min-norm",

@@ -13,7 +13,7 @@ from finitewidth.serve.state import Choice, Slider, State, defaults
 MOST_STEPS, NETWORKS = 100, 3
 # The first output of every network; labels are zero.
 OUTPUT = 1.0
-EDGES = np.linspace(0.5, 5.0, 91)
+EDGES = {"frozen": np.linspace(0.5, 5.0, 361), "real": np.linspace(0.5, 5.0, 91)}
 TRIED = np.concatenate([np.arange(0.5, 4.0, 0.25), [4.1, 4.4, 4.7, 5.0]])
 TRIED_STEPS = 200
 # Losses above are not drawn, and a kernel of so many times 1/eta has run away.
@@ -46,11 +46,12 @@ def law(edge: float, width: int, gates: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(maxsize=16)
 def ends(width: int, gates: str) -> np.ndarray:
-    """eta lambda after training, for every step in EDGES; NaN where training runs away."""
+    """eta lambda after training, for every step in EDGES[gates]; NaN where training runs away."""
+    edges = EDGES[gates]
     if gates == "real":
-        paths = [relu_catapult(e, width, output=OUTPUT, steps=TRIED_STEPS, angles=1000) for e in EDGES]
-        return EDGES * np.array([path.kernels[-1] for path in paths])
-    found = OnePointNetwork.of_width(width, OUTPUT).phases(EDGES)
+        paths = [relu_catapult(e, width, output=OUTPUT, steps=TRIED_STEPS, angles=1000) for e in edges.tolist()]
+        return edges * np.array([path.kernels[-1] for path in paths])
+    found = OnePointNetwork.of_width(width, OUTPUT).phases(edges)
     return np.where(np.asarray(found.diverges), np.nan, np.asarray(found.sharpness))
 
 
@@ -133,7 +134,7 @@ def draw_ends(state: State) -> Picture:
             {"role": "lines", "x": [0.5, 5], "y": [0.5, 5], "dash": "dot", "tone": 5, "name": "as it began"},
             {"role": "rule", "axis": "x", "at": 2.0, "text": "2"},
             {"role": "rule", "axis": "x", "at": 4.0, "text": "4"},
-            {"role": "theory", "x": EDGES, "y": ends(width, gates), "name": "theory, after training", "tone": 0},
+            {"role": "theory", "x": EDGES[gates], "y": ends(width, gates), "name": "theory, after training", "tone": 0},
             {"role": "rule", "axis": "x", "at": edge, "text": "", "dash": "solid", "tone": 1},
         ],
         "x": {"label": "ηλ₀ at the start", "range": [0.5, 5]},
@@ -271,7 +272,7 @@ z' &= z\,\left(1 - \eta\lambda + \tfrac{\eta^2}{m}\, z^2\right) \\
         Figure("sharpness", "The kernel falls below the limit", PATH, draw_sharpness, measured=measured_sharpness),
         Figure("ends", "How it ends, for every step", ("edge", "width", "gates"), draw_ends),
     ),
-    experiment=Experiment("ends", "Train at every step size", ("width", "gates"), pieces),
+    experiment=Experiment("ends", "Train at many steps", ("width", "gates"), pieces),
     code=code,
     claims=(
         "catapult-residual-recursion",

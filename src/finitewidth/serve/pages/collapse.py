@@ -24,14 +24,14 @@ CONTROLS = (
     Slider("classes", "Classes", 3, 6, 1, 3, whole=True),
     Slider("noise", "Spread of each class", 0.2, 1.2, 0.1, 0.8),
     Slider("width", "Width of three hidden layers", 4, 6, 1, 32, log2=True),
-    Slider("decay", "Weight decay", -4, -2, 0.25, 10**-2.25, log10=True),
+    Slider("decay", "Weight decay", -4, -2, 0.5, 0.00316228, log10=True),
 )
 NAMES = [f"class {c + 1}" for c in range(6)]
 MEASURES = {
-    "variability": "NC1 spread within classes",
-    "frame_distance": "NC2 distance from a simplex",
-    "mismatch": "NC3 not the nearest mean",
-    "self_duality": "NC4 weights off the means",
+    "variability": ("NC1 spread", "spread within classes"),
+    "frame_distance": ("NC2 simplex", "distance of the means from a simplex"),
+    "mismatch": ("NC3 nearest mean", "answers that are not the nearest mean"),
+    "self_duality": ("NC4 weights", "distance of last weights and means"),
 }
 # Zero has no place on a logarithmic axis.
 FLOOR = 1e-3
@@ -70,8 +70,9 @@ def draw_measures(state: State) -> Picture:
     """Axes of the four measures, all of which tend to zero."""
     return {
         "layers": [],
-        "x": {"label": "step", "log": True, "range": [0.9, 1.1 * STEPS]},
-        "y": {"label": "distance from collapse", "log": True, "range": [FLOOR / 1.3, 3.0]},
+        "x": {"label": "step", "log": True, "range": [0.9, 1.1 * STEPS], "ticks": [[t, f"{t:,}"] for t in (1, 10, 100, 1000)]},
+        "y": {"label": "distance from collapse", "log": True, "range": [FLOOR / 1.5, 3.0],
+              "ticks": [[FLOOR, f"< {FLOOR:g}"], [0.01, "0.01"], [0.1, "0.1"], [1.0, "1"]]},
         "alt": "Four measures of collapse over training; all of them should fall towards zero.",
     }
 
@@ -173,12 +174,12 @@ def pieces(state: State) -> Iterator[Picture]:
                         "role": "lines", "x": RECORDS[: len(seen)], "y": np.maximum(row, FLOOR), "tone": tone,
                         "name": name, "width": 2.2,
                     }
-                    for tone, (row, name) in enumerate(zip(np.array(seen).T, MEASURES.values(), strict=True))
+                    for tone, (row, (name, _)) in enumerate(zip(np.array(seen).T, MEASURES.values(), strict=True))
                 ],
             },
             "numbers": [
                 ["right answers", f"{100 * right:.0f} %", "on the training points"],
-                *([text[:3], f"{value:.3f}", text[4:]] for text, value in zip(MEASURES.values(), seen[-1], strict=True)),
+                *([name[:3], f"{v:.3f}", text] for (name, text), v in zip(MEASURES.values(), seen[-1], strict=True)),
             ],
         }  # fmt: skip
 

@@ -15,7 +15,7 @@ from finitewidth.serve.state import Choice, Slider, State
 
 POINTS, N_IN, SEED = 32, 4, 3
 # Steps of one call, steps between two records, and how much smaller the other step is.
-CHUNK, EVERY, SMALLER = 50, 10, 4
+CHUNK, EVERY, SMALLER = 50, 10, 2
 # The length of a training in steps times eta, in so many pieces.
 TIME, PIECES = 200.0, 40
 LEAST_LOSS = 1e-9
@@ -61,7 +61,7 @@ def draw_loss(state: State) -> Picture:
     return {
         "layers": [],
         "x": {"label": "time, steps × η", "range": [0, TIME]},
-        "y": {"label": "loss", "log": True, "range": [1e-7, 2.0]},
+        "y": {"label": "loss", "log": True, "range": [1e-5, 2.0]},
         "alt": "The loss over training; networks fill it.",
     }
 

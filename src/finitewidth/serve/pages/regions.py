@@ -21,7 +21,7 @@ DRAWS = 4096
 CONTROLS = (
     Slider("width", "Width", 4, 24, 4, 16, whole=True),
     Slider("depth", "Hidden layers", 1, 4, 1, 2, whole=True),
-    Slider("C_b", "Bias variance C_b", 0.02, 1.0, 0.02, 0.1),
+    Slider("C_b", "Bias variance C_b", 0.02, 1.0, 0.02, 0.4),
     Slider("height", "Height of the cut", -2.5, 2.5, 0.1, 0.5),
     Slider("seed", "Network number", 0, 99, 1, 4, whole=True, hint="each number is another random network"),
 )
@@ -56,9 +56,13 @@ def draw_plane(state: State) -> Picture:
         "equal": True,
         "alt": f"The plane of inputs of a network with {depth} hidden layers of {width}, in its linear pieces.",
         "numbers": [
-            ["most pieces", f"{most_regions((width,) * depth, 2):.3g}", "that no network of this shape can exceed"],
+            ["most pieces", _count(most_regions((width,) * depth, 2)), "that no network of this shape can exceed"],
         ],
     }
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 1e7 else f"{number:.1e}".replace("e+0", " × 10^").replace("e+", " × 10^")
 
 
 def draw_cut(state: State) -> Picture:
@@ -120,11 +124,11 @@ def measured_plane(state: State) -> Picture:
         (np.arange(found.corners.shape[1]) < found.counts[:, None])[:, :, None], found.corners, np.nan
     )
     return {
-        # Neighbours differ in one gate, hence in the number of open gates, hence in colour.
+        # Neighbours differ in one gate, which adds 1 to 11: they never have the same colour.
         "layers": [
             {
                 "role": "polygons", "xs": corners[:, :, 0].round(3), "ys": corners[:, :, 1].round(3),
-                "classes": found.patterns.sum(axis=1) % 12, "name": "one colour for each linear piece",
+                "classes": found.patterns @ (1 + 5 * np.arange(depth * width) % 11) % 12, "name": "one colour for each linear piece",
             }
         ],
         "numbers": [["pieces", f"{found.number:,}", "of this network, in this square"]],
