@@ -7,11 +7,6 @@ import secrets
 import socket
 from collections.abc import Callable
 
-import uvicorn
-
-from finitewidth.serve.guard import Guard
-from finitewidth.serve.server import application
-
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 
 
@@ -67,11 +62,16 @@ def serve(host: str, port: int, allowed: list[str], say: Callable[[str], None]) 
     names = names_of(host, allowed)
     token = "" if is_loopback(host) else secrets.token_urlsafe(24)
     with contextlib.closing(listen(host, port)) as listener:
+        # Only now, since it takes seconds: a port that is in use is told at once.
+        import uvicorn
+
+        from finitewidth.serve.guard import Guard
+        from finitewidth.serve.server import application
+
         port = listener.getsockname()[1]
         name = "127.0.0.1" if "127.0.0.1" in names else sorted(names)[0]
-        app = application()
         config = uvicorn.Config(
-            Guard(app, names, port, token),
+            Guard(application(), names, port, token),
             log_level="warning",
             access_log=False,
             server_header=False,

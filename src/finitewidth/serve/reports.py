@@ -11,7 +11,7 @@ MOST = 16
 class Reports:
     """At most `MOST` pages, the oldest goes first."""
 
-    def __init__(self, seconds: float = SECONDS):
+    def __init__(self, seconds: float | int = SECONDS):
         self.seconds = seconds
         self.kept: collections.OrderedDict[str, tuple[float, str]] = collections.OrderedDict()
 

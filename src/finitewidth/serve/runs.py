@@ -21,8 +21,8 @@ class Limits(NamedTuple):
     remembered.
     """
 
-    seconds: float = 60.0
-    grace: float = 15.0
+    seconds: float | int = 60.0
+    grace: float | int = 15.0
     memory: int = 3 * 2**30
     waiting: int = 8
     kept: int = 32

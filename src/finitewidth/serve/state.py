@@ -15,10 +15,10 @@ class Slider:
 
     name: str
     label: str
-    low: float
-    high: float
-    step: float
-    default: float
+    low: float | int
+    high: float | int
+    step: float | int
+    default: float | int
     whole: bool = False
     log2: bool = False
     log10: bool = False

@@ -36,7 +36,8 @@ def report(stop: Callable[[], bool], state: State, content: bytes, target: str) 
             f"the table has {rows:,} rows and {columns} columns; the lab takes {MOST_ROWS:,} rows and "
             f"{MOST_COLUMNS} columns. Larger tables: `finitewidth predict`."
         )
-    data = prepare(table, None, Options(target or None, "auto", "column", None, 0, None))
+    chosen = target or table.target or list(table.columns)[-1]
+    data = prepare(table, None, Options(chosen, "auto", "column", None, 0, None))
     choices = Choices(
         hidden=(int(state["width"]),) * (int(state["depth"]) - 1),
         activation=str(state["activation"]),

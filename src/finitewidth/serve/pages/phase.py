@@ -39,7 +39,7 @@ def inputs(features: int) -> np.ndarray:
 def variances_and_correlations(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From second moments (..., 7, 7): the variances of the lengths, the correlations of the angles."""
     own = np.diagonal(gram, axis1=-2, axis2=-1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         return own[..., :3], gram[..., 3, 4:] / np.sqrt(own[..., 3:4] * own[..., 4:])
 
 
@@ -71,7 +71,7 @@ def diagram(activation: str) -> Picture:
 @functools.lru_cache(maxsize=64)
 def growth(activation: str, C_W: float, C_b: float) -> float:
     """By what a small difference between two inputs is multiplied in each layer, deep in the network."""
-    return fw.phase_diagram(activation, C_W=[C_W], C_b=[C_b]).chi_perpendicular.item()
+    return fw.phase_diagram(activation, C_W=np.array([C_W]), C_b=np.array([C_b])).chi_perpendicular.item()
 
 
 def _of(state: State) -> tuple[str, float, float]:
@@ -182,7 +182,8 @@ def drawn(activation: str, C_W: float, C_b: float) -> tuple[np.ndarray, np.ndarr
 
 def _circles(values: np.ndarray, depth: int, first_tone: int) -> Picture:
     sparse = np.unique(np.linspace(0, depth - 1, min(depth, 13)).round().astype(int))
-    mean, error = values.mean(0)[sparse], values.std(0, ddof=1)[sparse] / np.sqrt(DRAWS)
+    with np.errstate(invalid="ignore"):  # a signal that has underflowed to zero has no angle
+        mean, error = values.mean(0)[sparse], values.std(0, ddof=1)[sparse] / np.sqrt(DRAWS)
     names = [f"{DRAWS} networks of width {WIDTH}, ±2 s.e.", "", ""]
     return {
         "layers": [
@@ -223,7 +224,7 @@ print(f"K* = {{K_star:.4g}}, memory = {{lengths.perpendicular:.4g}} layers")
 # Variances, layer by layer, of three inputs.
 net = fw.MLP(hidden=({WIDTH},) * {int(state["depth"]) - 1}, activation=activation, C_b=C_b, C_W=C_W)
 x = np.sqrt(np.array([[0.1], [0.5], [2.0]]))
-print(np.diagonal(fw.trajectory(net, x).nngp, axis1=1, axis2=2))
+print(fw.trajectory(net, x).nngp)
 
 # The map.
 diagram = fw.phase_diagram(activation, C_W=np.linspace(0.2, 4, 20), C_b=np.linspace(0, 0.6, 7))

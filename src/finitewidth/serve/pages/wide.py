@@ -21,8 +21,8 @@ NAMES = ("relu", "tanh", "erf", "gelu", "silu", "sin", "leaky_relu", "linear")
 
 CONTROLS = (
     Choice("activation", "Activation", tuple((name, name) for name in NAMES), "relu"),
-    Slider("width", "Width n", 2, 7, 1, 16, log2=True),
-    Slider("depth", "Depth (affine layers)", 1, DEEPEST, 1, 6, whole=True),
+    Slider("width", "Width n", 2, 7, 1, 32, log2=True),
+    Slider("depth", "Depth (affine layers)", 1, DEEPEST, 1, 5, whole=True),
 )
 
 
@@ -169,7 +169,7 @@ def _figures(second: list, fourth: list, heights: np.ndarray, done: int) -> dict
 def code(state: State) -> str:
     """The same numbers by the library's public functions, and by drawing networks."""
     return f"""import jax
-import numpy as np
+import jax.numpy as jnp
 import finitewidth as fw
 
 net = fw.MLP(hidden=({state["width"]},) * {int(state["depth"]) - 1}, activation={state["activation"]!r})
@@ -179,9 +179,9 @@ print(fw.depth_growth(net).excess_kurtosis)
 
 # Real networks: one output each for the input 1.
 keys = jax.random.split(jax.random.key(0), 4096)
-x = np.ones((1, 1))
+x = jnp.ones((1, 1))
 z = jax.jit(jax.vmap(lambda key: net.apply(net.init(key, 1), x)[0, 0]))(keys)
-print(np.mean(z**4) / np.mean(z**2) ** 2 - 3)
+print(jnp.mean(z**4) / jnp.mean(z**2) ** 2 - 3)
 """
 
 
