@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction.predict import predict
     from finitewidth.prediction.training_problem import TrainingProblem
     from finitewidth.saving import load
+    from finitewidth.statistics.adjustable_kernels import AdjustableKernels, adjustable_kernels
     from finitewidth.statistics.corrections import Corrections, corrections
     from finitewidth.statistics.criticality import criticality, susceptibilities
     from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
