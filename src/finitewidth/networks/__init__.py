@@ -20,7 +20,14 @@ if TYPE_CHECKING:
         train_weighted,
     )
     from finitewidth.networks.initial_scales import ScaleSweep, Task, teacher_task, train_at_scales
-    from finitewidth.networks.learning_rates import LearningRateSweep, best_rate, learning_rate_sweep
+    from finitewidth.networks.learning_rates import (
+        LearningRateSweep,
+        LearningRateTransfer,
+        OwnNetwork,
+        best_rate,
+        learning_rate_sweep,
+        learning_rate_transfer,
+    )
     from finitewidth.networks.linearised_path import LinearisedPath, linearised_path
     from finitewidth.networks.margin_training import MarginTraining, separable_flow, train_to_margin
     from finitewidth.networks.monte_carlo import MonteCarloKernels, monte_carlo_kernels
