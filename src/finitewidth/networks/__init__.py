@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from finitewidth.networks.tangent_kernel import empirical_ntk, empirical_ntk_by_group
     from finitewidth.networks.tangent_products import TangentProducts, empirical_ntk_products
     from finitewidth.networks.taylor import TaylorExpansion, expand
+    from finitewidth.networks.token_correlations import drawn_token_correlations
     from finitewidth.networks.training import DivergenceError, Training, train
     from finitewidth.networks.weight_space import Endpoint, train_weights
 
