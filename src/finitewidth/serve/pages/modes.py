@@ -81,7 +81,7 @@ def _learnable(eigenvalues: np.ndarray) -> np.ndarray:
 def draw_modes(state: State) -> Picture:
     """The share of each mode that is still to be learnt, against the number of steps."""
     shares = np.abs(left(state, TIMES))
-    eigenvalues, V, _ = spectrum(str(state["activation"]))
+    eigenvalues, _, _ = spectrum(str(state["activation"]))
     now, step = np.abs(left(state, np.array([state["steps"]])))[0], float(state["step"])
     unstable = step > 2
     layers = [
@@ -221,7 +221,7 @@ import finitewidth as fw
 
 x = np.array([{x}])[:, None]
 y = np.array([{y}])
-net = fw.MLP(hidden=({state["width"]},) * {DEPTH - 1}, activation={state["activation"]!r}, C_b={C_B}, C_W={C_W})
+net = fw.MLP(({state["width"]},) * {DEPTH - 1}, {state["activation"]!r}, C_b={C_B}, C_W={C_W})
 
 # Theory: every mode of the kernel loses its error by itself.
 eigenvalues, modes = np.linalg.eigh(fw.kernels(net, x).ntk)
