@@ -98,8 +98,8 @@ def draw_function(state: State) -> Picture:
         ],
         "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
         "y": {"label": "f(x)", "range": [-2.5, 2.5]},
-        "alt": f"At α = {alpha:g} the trained network differs from its linearised twin by {gap:.2f}, root mean "
-        "square, to first order in 1/α.",
+        "alt": f"At α = {alpha:g} the trained network differs from its linearised twin by {gap:.2f}, "
+        "root mean square, to first order in 1/α.",
     }
 
 
@@ -220,7 +220,8 @@ PAGE = Page(
     idea="Multiply the outputs of a network by α. If α is large, tiny steps of the weights fit the data: the "
     "network is as lazy as its linearised twin, a kernel method. If α is small, its features must move.",
     formula=r"""\begin{aligned}
-f_\alpha(W) &= f(\theta_0) + \alpha \left[f\!\left(\theta_0 + \tfrac{1}{\alpha} W\right) - f(\theta_0)\right] \\
+f_\alpha(W) &= f(\theta_0)
++ \alpha \left[f\!\left(\theta_0 + \tfrac{1}{\alpha} W\right) - f(\theta_0)\right] \\
 f_\alpha(W^*) &= f_{\text{twin}} + \frac{1}{\alpha}\, z^I + O(\alpha^{-2}), \qquad
 |\theta - \theta_0| = \frac{|W^*|}{\alpha}
 \end{aligned}""",

@@ -150,7 +150,8 @@ def draw_function(state: State) -> Picture:
         ],
         "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
         "y": {"label": "z(x)", "range": [-2.2, 2.2]},
-        "alt": f"At ε = {epsilon:g} learned features change the prediction by {change:.2f}, root mean square.",
+        "alt": f"At ε = {epsilon:g} learned features change the prediction by {change:.2f}, "
+        "root mean square.",
     }
 
 
@@ -171,8 +172,8 @@ def draw_loss(state: State) -> Picture:
         "layers": layers,
         "x": {"label": "ε", "range": [EPSILONS[0], EPSILONS[-1]]},
         "y": {"label": "test loss", "range": [0, 3 * none]},
-        "alt": f"Test loss {none:.4f} without feature learning, {here:.4f} at ε = {state['epsilon']:g}; the best "
-        f"ε is {star:.2f}.",
+        "alt": f"Test loss {none:.4f} without feature learning, {here:.4f} at ε = {state['epsilon']:g}; "
+        f"the best ε is {star:.2f}.",
         "numbers": [
             ["best ε", f"{star:.2f}" if helps else "none here", f"the teacher has ε = {TEACHER:g}"],
             ["test loss", f"{here / none:.2f}", "relative to the kernel method, ε = 0"],
