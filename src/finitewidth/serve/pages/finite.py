@@ -94,7 +94,7 @@ def draw_growth(state: State) -> Picture:
                 "role": "theory",
                 "x": DEPTHS / n,
                 "y": motion,
-                "name": f"motion of the kernel ({sign} with the output)",
+                "name": f"motion of the kernel (it {sign} as outputs grow)",
                 "tone": 3,
             },
             {"role": "rule", "axis": "x", "at": state["depth"] / n, "text": "L / n", "dash": "dot"},

@@ -119,8 +119,18 @@ def draw_orders(state: State) -> Picture:
             {"role": "theory", "x": ALPHAS, "y": motion / ALPHAS, "name": "motion of the weights", "tone": 3},
             {"role": "rule", "axis": "x", "at": alpha, "text": "α", "dash": "dot"},
         ],
-        "x": {"label": "scale α", "log": True, "range": [ALPHAS[0], ALPHAS[-1]]},
-        "y": {"label": "after training", "log": True, "range": [1e-3, 10]},
+        "x": {
+            "label": "scale α",
+            "log": True,
+            "range": [0.95 * ALPHAS[0], 1.05 * ALPHAS[-1]],
+            "ticks": [[v, f"{v:g}"] for v in SCAN],
+        },
+        "y": {
+            "label": "after training",
+            "log": True,
+            "range": [1e-3, 10],
+            "ticks": [[v, f"{v:g}"] for v in (0.001, 0.01, 0.1, 1, 10)],
+        },
         "alt": f"Distance from the lazy twin {gap / alpha:.3f} and relative motion of the weights "
         f"{motion / alpha:.3f} at α = {alpha:g}; both fall as 1/α.",
         "numbers": [
@@ -222,8 +232,8 @@ PAGE = Page(
     formula=r"""\begin{aligned}
 f_\alpha(W) &= f(\theta_0)
 + \alpha \left[f\!\left(\theta_0 + \tfrac{1}{\alpha} W\right) - f(\theta_0)\right] \\
-f_\alpha(W^*) &= f_{\text{twin}} + \frac{1}{\alpha}\, z^I + O(\alpha^{-2}), \qquad
-|\theta - \theta_0| = \frac{|W^*|}{\alpha}
+f_\alpha(W^*) &= f_{\text{twin}} + \frac{1}{\alpha}\, z^I + O(\alpha^{-2}) \\
+|\theta - \theta_0| &= |W^*| / \alpha
 \end{aligned}""",
     controls=CONTROLS,
     figures=(

@@ -11,7 +11,13 @@ import numpy as np
 import finitewidth as fw
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.models.taylor_models import FeatureTable
-from finitewidth.nearly_kernel_methods import Deformation, best_epsilon, deformation, scan_epsilon
+from finitewidth.nearly_kernel_methods import (
+    BestEpsilon,
+    Deformation,
+    best_epsilon,
+    deformation,
+    scan_epsilon,
+)
 from finitewidth.networks import train_weights
 from finitewidth.serve.page import Experiment, Figure, Page, Picture
 from finitewidth.serve.state import Choice, Slider, State, defaults
@@ -118,14 +124,14 @@ def series(state: State) -> Deformation:
     return series_of(str(state["psi"]), str(state["algorithm"]), float(state["step"]))
 
 
-def best(state: State) -> float:
-    """The minimum of the test loss of the series."""
-    losses = scan_epsilon(series(state), problem(str(state["psi"])).truth, EPSILONS)
+def second_order(state: State) -> BestEpsilon | None:
+    """Slope, curvature and minimum of the test loss; None where the second order is not known."""
     if state["algorithm"] != "direct":
-        return float(EPSILONS[np.argmin(losses)])
+        return None
     with warnings.catch_warnings():
+        # Without a minimum epsilon is NaN, and the page says so.
         warnings.simplefilter("ignore", UserWarning)
-        return best_epsilon(series(state), problem(str(state["psi"])).truth).epsilon
+        return best_epsilon(series(state), problem(str(state["psi"])).truth)
 
 
 def draw_function(state: State) -> Picture:
@@ -157,25 +163,37 @@ def draw_function(state: State) -> Picture:
 
 def draw_loss(state: State) -> Picture:
     """Test loss against epsilon, and its minimum."""
-    p = problem(str(state["psi"]))
-    losses = scan_epsilon(series(state), p.truth, EPSILONS) / len(GRID)
-    none = float(np.interp(0.0, EPSILONS, losses))
-    star, here = best(state), float(np.interp(float(state["epsilon"]), EPSILONS, losses))
-    layers = [
-        {"role": "theory", "x": EPSILONS, "y": losses, "name": "theory", "tone": 0},
+    losses = scan_epsilon(series(state), problem(str(state["psi"])).truth, EPSILONS) / len(GRID)
+    none, found = float(np.interp(0.0, EPSILONS, losses)), second_order(state)
+    layers: list[Picture] = [
         {"role": "rule", "axis": "x", "at": state["epsilon"], "text": "ε", "dash": "dot"},
     ]
-    helps = np.isfinite(star) and EPSILONS[0] <= star <= EPSILONS[-1]
-    if helps:
+    star = float(EPSILONS[np.argmin(losses)])
+    series_style = {"role": "theory", "x": EPSILONS, "y": losses, "name": "first order in ε", "tone": 0}
+    if found is not None:
+        star = found.epsilon
+        parabola = none + (found.slope * EPSILONS + found.curvature / 2 * EPSILONS**2) / len(GRID)
+        layers.append({**series_style, "y": parabola, "name": "loss to second order in ε"})
+        series_style = {
+            **series_style,
+            "role": "lines",
+            "dash": "dash",
+            "tone": 2,
+            "name": "of the series for z",
+        }
+    layers.append(series_style)
+    inside = np.isfinite(star) and EPSILONS[0] < star < EPSILONS[-1]
+    if inside:
         layers.append({"role": "rule", "axis": "x", "at": star, "text": "ε*", "dash": "dash", "tone": 0})
+    here = float(np.interp(float(state["epsilon"]), EPSILONS, losses))
     return {
         "layers": layers,
         "x": {"label": "ε", "range": [EPSILONS[0], EPSILONS[-1]]},
         "y": {"label": "test loss", "range": [0, 3 * none]},
         "alt": f"Test loss {none:.4f} without feature learning, {here:.4f} at ε = {state['epsilon']:g}; "
-        f"the best ε is {star:.2f}.",
+        + (f"the best ε is {star:.2f}." if inside else "no ε in this range is best."),
         "numbers": [
-            ["best ε", f"{star:.2f}" if helps else "none here", f"the teacher has ε = {TEACHER:g}"],
+            ["best ε", f"{star:.2f}" if inside else "none here", f"the teacher has ε = {TEACHER:g}"],
             ["test loss", f"{here / none:.2f}", "relative to the kernel method, ε = 0"],
         ],
     }
@@ -281,8 +299,8 @@ PAGE = Page(
     "changes by a known amount. If they move towards the truth, some ε is best; if not, none is.",
     formula=r"""\begin{aligned}
 z &= W\phi + \frac{\epsilon}{2}\, W\psi W \\
-z_B &= z^F + \epsilon\, z^I + \epsilon^2 z^{II} + O(\epsilon^3), \qquad
-\epsilon^* = -\frac{\sum (z^F - y)\, z^I}{\sum \left[(z^I)^2 + 2 (z^F - y)\, z^{II}\right]}
+z_B &= z^F + \epsilon\, z^I + \epsilon^2 z^{II} + O(\epsilon^3) \\
+\epsilon^* &= -\frac{\sum (z^F - y)\, z^I}{\sum \left[(z^I)^2 + 2 (z^F - y)\, z^{II}\right]}
 \end{aligned}""",
     controls=CONTROLS,
     figures=(
