@@ -214,7 +214,7 @@ def pieces(state: State) -> Iterator[Picture]:
             "numbers": [
                 [
                     "runs away from",
-                    f"ηλ₀ = {runaway:g}" if runaway else "none so far",
+                    f"ηλ₀ = {runaway:g}" if runaway else "none",
                     "of the steps that were tried",
                 ]
             ],
@@ -270,9 +270,9 @@ def warm() -> None:
 PAGE = Page(
     slug="catapult",
     title="The catapult",
-    idea="A step above 2/λ should make the loss explode. In a wide network the loss does shoot up, but on the "
-    "way the kernel λ falls, until the step is stable again: training ends in a flatter place. Only above 4/λ "
-    "is there no return.",
+    idea="A step above 2/λ should make the loss explode. In a wide network the loss does shoot up, but "
+    "on the way the kernel λ falls, until the step is stable again: training ends in a flatter place. Only "
+    "above 4/λ is there no return.",
     formula=r"""\begin{aligned}
 z' &= z\,\left(1 - \eta\lambda + \tfrac{\eta^2}{m}\, z^2\right) \\
 \lambda' &= \lambda - \tfrac{\eta}{m}\, z^2\, (4 - \eta\lambda)

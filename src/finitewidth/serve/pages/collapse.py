@@ -266,12 +266,14 @@ for name, weights in (("before", params), ("after", trained)):
 PAGE = Page(
     slug="collapse",
     title="Neural collapse",
-    idea="Go on training a classifier long after its last mistake. Its features lose all that is special about "
-    "a point: every class shrinks to its mean, and the means become the corners of a simplex, as far apart as "
-    "can be.",
-    formula=r"""h_i \to \mu_{c(i)}, \qquad
-\frac{\tilde\mu_c \cdot \tilde\mu_{c'}}{|\tilde\mu_c|\,|\tilde\mu_{c'}|} \to -\frac{1}{C-1}, \qquad
-w_c \propto \tilde\mu_c = \mu_c - \bar\mu""",
+    idea="Go on training a classifier long after its last mistake. Its features lose all that is special "
+    "about a point: every class shrinks to its mean, and the means become the corners of a simplex, as far "
+    "apart as can be.",
+    formula=r"""\begin{aligned}
+h_i &\to \mu_{c(i)} \\
+\frac{\tilde\mu_c \cdot \tilde\mu_{c'}}{|\tilde\mu_c|\,|\tilde\mu_{c'}|} &\to -\frac{1}{C-1} \\
+w_c &\propto \tilde\mu_c = \mu_c - \bar\mu
+\end{aligned}""",
     controls=CONTROLS,
     figures=(
         Figure("features", "The last features", ("classes",), draw_features, tall=True),

@@ -233,8 +233,9 @@ print("first there at step", run.arrival())
 PAGE = Page(
     slug="edge",
     title="The edge of stability",
-    idea="Gradient descent with step η is stable where the curvature is below 2/η. Training does not keep away "
-    "from that limit: it makes the loss sharper and sharper, comes to the limit by itself, and stays there.",
+    idea="Gradient descent with step η is stable where the curvature is below 2/η. Training does not keep "
+    "away from that limit: it makes the loss sharper and sharper, comes to the limit by itself, and stays "
+    "there.",
     formula=r"""\lambda_{max} \to \frac{2}{\eta}, \qquad
 \text{since one step multiplies an error by } 1 - \eta\lambda""",
     controls=CONTROLS,

@@ -250,9 +250,9 @@ def warm() -> None:
 PAGE = Page(
     slug="regions",
     title="How many linear pieces",
-    idea="A ReLU network is linear between the places where a neuron switches on or off. Depth could fold the "
-    "plane into exponentially many pieces. A random network does not: on any line it has about one kink for each "
-    "neuron.",
+    idea="A ReLU network is linear between the places where a neuron switches on or off. Depth could fold "
+    "the plane into exponentially many pieces. A random network does not: on any line it has about one kink "
+    "for each neuron.",
     formula=r"""\mathbb{E}[\text{kinks on a line}] = \sum_\ell n_\ell\,
 \mathbb{E}\left[\frac{\arccos \rho_\ell}{\pi}\right] \le \sum_\ell n_\ell""",
     controls=CONTROLS,
