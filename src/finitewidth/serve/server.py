@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -139,7 +139,7 @@ async def report(request: Request) -> Response:
     content, target = await request.body(), request.query_params.get("target", "")[:200]
     reports: Reports = request.app.state.reports
 
-    async def events() -> AsyncIterator[dict]:
+    async def events() -> AsyncGenerator[dict, None]:
         job = request.app.state.runs.events("report", state, content, target)
         async with contextlib.aclosing(job) as source:
             async for event in source:
@@ -163,7 +163,7 @@ async def kept_report(request: Request) -> Response:
     )
 
 
-def stream(events: AsyncIterator[dict]) -> Response:
+def stream(events: AsyncGenerator[dict, None]) -> Response:
     """Events as lines of JSON."""
 
     async def lines() -> AsyncIterator[str]:
