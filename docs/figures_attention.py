@@ -73,7 +73,7 @@ def picture() -> Figure:
             at = np.arange(len(real.value))[shown]
             style.measured_points(left, at, real.value[shown], real.sem[shown], color)
         left.set(yscale="log", ylim=(1e-7, 2), xlabel="blocks", ylabel=r"$1-c$ of two tokens")
-        left.legend(loc="lower right")
+        left.legend(loc="lower left", bbox_to_anchor=(0.1, 0.0))
         for one, name, color in (
             (True, "one head", style.PALETTE[0]),
             (False, "width / 4 heads", style.PALETTE[1]),

@@ -8,8 +8,8 @@ $C_{QK}^2K_{ik}K_{jl}$, weights S, and
 $$m\mapsto C_b + C_{OV}\,(m + D\,r_2),\qquad D\mapsto C_{OV}\,D\,(r_1-r_2),$$
 
 with $r_1=\mathrm E\sum_jS_{ij}^2$ and $r_2=\mathrm E\sum_jS_{ij}S_{kj}$ of two tokens i and k. For logits
-that hardly differ, $r_1-r_2=C_{QK}^2q^2(1-c)^2(1-1/T)/T$: $1-c$ is cubed in every layer. Other layers follow their
-rules in `kernels`.
+that hardly differ, $r_1-r_2=C_{QK}^2q^2(1-c)^2(1-1/T)/T$: $1-c$ is cubed in every layer. Other
+layers follow their rules in `kernels`.
 """
 
 import equinox as eqx
