@@ -1,6 +1,7 @@
 """Advice for convolutional networks: against kernels, and the code it hands out is run."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -32,16 +33,17 @@ def test_the_program_is_the_network_and_its_rates(head, activation, rng):
     for place, layer in zip(places, layers, strict=True):
         weight = layer.weight.detach().numpy()
         if weight.ndim == 4:
-            weight = weight.transpose(2, 3, 1, 0)
+            weight = weight.transpose(0, 2, 3, 1)
         elif head == "flatten":
             # PyTorch flattens channels first, we flatten them last.
             weight = weight.reshape(2, 6, 4, 4).transpose(0, 2, 3, 1).reshape(2, -1)
         own = params[place]
         params[place] = own._replace(
-            weight=weight.reshape(own.weight.shape), bias=layer.bias.detach().numpy()
+            weight=jnp.asarray(weight.reshape(own.weight.shape)),
+            bias=jnp.asarray(layer.bias.detach().numpy()),
         )
     outputs = model(torch.tensor(x).permute(0, 3, 1, 2)).detach().numpy()
-    np.testing.assert_allclose(advice.net.apply(tuple(params), x), outputs, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(advice.net.apply(tuple(params), jnp.asarray(x)), outputs, rtol=1e-6, atol=1e-9)
     groups = iter(space["optimizer"].param_groups)
     for place in places:
         rate = advice.net.learning_rates((4, 4, 2))[place]
