@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
+    from finitewidth.statistics.adjustable_kernels import AdjustableKernels
     from finitewidth.statistics.corrections import Corrections
     from finitewidth.statistics.criticality import (
         Criticality,
