@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
+from finitewidth.models import NeuronMetaKernel, RandomNeurons
 from finitewidth.networks import train_weights
 from finitewidth.serve.page import Experiment, Figure, Page, Picture
 from finitewidth.serve.state import Choice, Slider, State, defaults
@@ -19,26 +20,32 @@ Y = np.sin(2.2 * X) + 0.3 * X
 GRID = np.linspace(-2.2, 2.2, 89)
 SCAN = 2.0 ** np.arange(-1, 7)
 ALPHAS = 2.0 ** np.linspace(-1, 6, 57)
-C_W, C_B, ACTIVATION = 2.0, 0.5, "tanh"
-SCALES = {"ntk": "NTK: outputs of size 1", "mean-field": "mean field: outputs of size 1/√n"}
+ACTIVATION, GAIN, SEED, WIDEST = "tanh", 2.0, 0, 256
+SCALES = {"ntk": "NTK: outputs over √n", "mean-field": "mean field: outputs over n"}
 
 CONTROLS = (
     Slider("alpha", "Scale α of the outputs", -1, 6, 0.25, 1.0, log2=True),
     Slider("width", "Width n", 3, 8, 1, 32, log2=True),
     Choice("scaling", "Parametrisation", tuple(SCALES.items()), "ntk"),
 )
+ALL = ("alpha", "width", "scaling")
 
 
-def start_of(width: int, scaling: str) -> tuple[fw.MLP, tuple]:
-    """One random network with a hidden layer, the same draw whatever the parametrisation."""
-    net = fw.MLP((width,), ACTIVATION, C_b=C_B, C_W=C_W, parametrisation=scaling)
-    return net, net.init(jax.random.key(2), 1)
+@functools.cache
+def all_neurons() -> RandomNeurons:
+    """The widest hidden layer; narrower ones have its first neurons."""
+    return RandomNeurons.draw(jax.random.key(SEED), 1, WIDEST, ACTIVATION, GAIN)
 
 
-def scaled_network(width: int, scaling: str, alpha: float, order: int | None) -> fw.TangentModel:
-    """The network with outputs times alpha, its start unchanged: order None is the network, 1 its twin."""
-    net, params = start_of(width, scaling)
-    return fw.TangentModel(net.apply, params, order, net.learning_rates(1), 1 / alpha)
+def neurons(width: int) -> RandomNeurons:
+    """Output and input weights of a network before training."""
+    every = all_neurons()
+    return RandomNeurons(every.a[:width], every.w[:width], every.activation)
+
+
+def output_size(width: int, scaling: str) -> float:
+    """Size of the outputs; those of the mean field are smaller, and its rates n times as large."""
+    return 1.0 if scaling == "ntk" else 1 / np.sqrt(width)
 
 
 # ---- theory ----------------------------------------------------------------------------------------
@@ -56,24 +63,26 @@ class Twin(NamedTuple):
     motion: float
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=64)
 def twin(width: int, scaling: str) -> Twin:
     """Kernel regression with the tangent kernel of this network, and its nearly-kernel correction."""
-    model = scaled_network(width, scaling, 1.0, 2)
+    layer, size = neurons(width), output_size(width, scaling)
+    A, B = layer.at(X[:, None]), layer.at(GRID[:, None])
+    start, start_grid = (size * part.value @ layer.a / np.sqrt(width) for part in (A, B))
+    k = layer.kernel(A, A)
+    metas = (NeuronMetaKernel(layer, points) for points in ((A, A, A), (B, A, A), (A, B, A)))
     with warnings.catch_warnings():
         # At alpha = 1 the correction may be large: that is what the page is about.
         warnings.simplefilter("ignore", UserWarning)
-        machine = fw.nearly_kernel_machine(model, X[:, None], Y, GRID[:, None], fw.GradientFlow())
-    at_data = model.at(X[:, None])
-    J = np.asarray(at_data.jacobian(model.zeros()))
-    missing = Y - np.asarray(at_data(model.zeros()))[:, 0]
-    moved = model.moved(jnp.asarray(J.T @ np.linalg.solve(J @ J.T, missing)), 1.0)
-    length = lambda tree: np.sqrt(sum(float(jnp.sum(a**2)) for a in jax.tree.leaves(tree)))
-    change = jax.tree.map(jnp.subtract, moved, model.params)
+        machine = fw.nearly_kernel(
+            k, layer.kernel(B, A), *metas, Y, fw.GradientFlow(), start=(start, start_grid)
+        )
+    missing = Y - start
+    motion = np.sqrt(missing @ np.linalg.solve(k, missing) / (np.sum(layer.a**2) + np.sum(layer.w**2)))
     return Twin(
         np.asarray(machine.linear)[:, 0],
-        np.asarray(machine.correction)[:, 0],
-        length(change) / length(model.params),
+        np.asarray(machine.correction)[:, 0] / size,
+        float(motion) / size,
     )
 
 
@@ -148,20 +157,28 @@ def _regime(gap: float) -> str:
 # ---- real networks ---------------------------------------------------------------------------------
 
 
-def trained(width: int, scaling: str, alpha: float) -> tuple[np.ndarray, float]:
-    """The network itself after gradient flow: its function, and how far its weights moved, relative."""
-    model = scaled_network(width, scaling, alpha, None)
-    end = train_weights(model.at(X[:, None]), Y, fw.GradientFlow(), model.zeros())
-    length = lambda tree: np.sqrt(sum(float(jnp.sum(a**2)) for a in jax.tree.leaves(tree)))
-    change = jax.tree.map(jnp.subtract, model.params_of(end.weights), model.params)
-    return np.asarray(model(end.weights, GRID[:, None]))[:, 0], length(change) / length(model.params)
+def hidden_layer(params: tuple[jax.Array, jax.Array], x: jax.Array) -> jax.Array:
+    """The network written out: output weights a, input weights w, in the NTK parametrisation."""
+    a, w = params
+    inputs = jnp.column_stack([x, jnp.ones(len(x))]) / jnp.sqrt(2.0)
+    return (jnp.tanh(inputs @ w.T) @ a / jnp.sqrt(len(a)))[:, None]
 
 
-def trained_twin(width: int, scaling: str) -> np.ndarray:
-    """The linearised network after the same gradient flow."""
-    model = scaled_network(width, scaling, 1.0, 1)
-    end = train_weights(model.at(X[:, None]), Y, fw.GradientFlow(), model.zeros())
-    return np.asarray(model(end.weights, GRID[:, None]))[:, 0]
+def trained(width: int, scaling: str, alpha: float, order: int | None = None) -> tuple[np.ndarray, float]:
+    """The network (order None) or its twin (1) after gradient flow: its function, and the relative motion."""
+    layer, size = neurons(width), output_size(width, scaling)
+    params = jnp.asarray(layer.a), jnp.asarray(layer.w)
+    model = fw.TangentModel(hidden_layer, params, order, 1.0, 1 / (alpha * size))
+    # The model keeps its start; that of the mean field is smaller, which other labels make up for.
+    surplus, surplus_grid = (
+        (1 - size) * np.asarray(hidden_layer(params, jnp.asarray(x)[:, None]))[:, 0] for x in (X, GRID)
+    )
+    end = train_weights(model.at(X[:, None]), Y + surplus, fw.GradientFlow(), model.zeros())
+    function = np.asarray(model(end.weights, GRID[:, None]))[:, 0] - surplus_grid
+    lengths = [np.linalg.norm(np.concatenate([np.ravel(part) for part in tree])) for tree in (
+        jax.tree.map(jnp.subtract, model.params_of(end.weights), params), params
+    )]  # fmt: skip
+    return function, float(lengths[0] / lengths[1])
 
 
 def pieces(state: State) -> Iterator[Picture]:
@@ -172,7 +189,7 @@ def pieces(state: State) -> Iterator[Picture]:
     shown: dict[str, list[Picture]] = {"function": [points]}
     total = len(SCAN) + 2
     yield {"done": 1, "of": total, "figures": shown}
-    lazy = trained_twin(width, scaling)
+    lazy, _ = trained(width, scaling, 1.0, order=1)
     yield {"done": 2, "of": total, "figures": shown}
     gaps, motions = [], []
     for i, scale in enumerate(SCAN):
@@ -191,31 +208,48 @@ def pieces(state: State) -> Iterator[Picture]:
 
 
 def code(state: State) -> str:
-    """The twin and its correction by `fw.nearly_kernel_machine`, and the network by `train_weights`."""
+    """The twin and its correction by `fw.nearly_kernel`, and the network by `train_weights`."""
     numbers = lambda values: ", ".join(f"{v:.6g}" for v in values)
+    width, size = int(state["width"]), output_size(int(state["width"]), str(state["scaling"]))
     return f"""import jax
+import jax.numpy as jnp
 import numpy as np
 import finitewidth as fw
+from finitewidth.models import NeuronMetaKernel, RandomNeurons
 from finitewidth.networks import train_weights
 
 x = np.array([{numbers(X)}])[:, None]
 y = np.array([{numbers(Y)}])
 grid = np.linspace(-2.2, 2.2, 12)[:, None]
-alpha = {state["alpha"]}
-
-net = fw.MLP(({state["width"]},), {ACTIVATION!r}, C_b={C_B}, C_W={C_W}, parametrisation={state["scaling"]!r})
-params, rates, flow = net.init(jax.random.key(2), 1), net.learning_rates(1), fw.GradientFlow()
+every = RandomNeurons.draw(jax.random.key({SEED}), 1, {WIDEST}, {ACTIVATION!r}, {GAIN})
+layer = RandomNeurons(every.a[:{width}], every.w[:{width}], every.activation)
+size = {size:.6g}  # of the outputs: 1, or 1/sqrt(n) in the mean field
+epsilon = 1 / ({state["alpha"]} * size)  # 1/alpha
 
 # Theory: kernel regression with the tangent kernel of this network, and the first order in 1/alpha.
-model = fw.TangentModel(net.apply, params, 2, rates, 1 / alpha)
-machine = fw.nearly_kernel_machine(model, x, y, grid, flow)
+A, B = layer.at(x), layer.at(grid)
+start, start_grid = (size * part.value @ layer.a / np.sqrt({width}) for part in (A, B))
+metas = [NeuronMetaKernel(layer, points) for points in ((A, A, A), (B, A, A), (A, B, A))]
+flow = fw.GradientFlow()
+machine = fw.nearly_kernel(
+    layer.kernel(A, A), layer.kernel(B, A), *metas, y, flow, start=(start, start_grid)
+)
 print("lazy twin:  ", machine.linear[:, 0])
-print("first order:", machine.prediction[:, 0])
+print("first order:", (machine.linear + epsilon * machine.correction)[:, 0])
+
 
 # The network itself, trained.
-network = fw.TangentModel(net.apply, params, None, rates, 1 / alpha)
-end = train_weights(network.at(x), y, flow, network.zeros())
-print("network:    ", network(end.weights, grid)[:, 0])
+def hidden_layer(params, x):
+    a, w = params
+    inputs = jnp.column_stack([x, jnp.ones(len(x))]) / jnp.sqrt(2.0)
+    return (jnp.tanh(inputs @ w.T) @ a / jnp.sqrt(len(a)))[:, None]
+
+
+params = (jnp.asarray(layer.a), jnp.asarray(layer.w))
+network = fw.TangentModel(hidden_layer, params, epsilon=epsilon)
+more, more_grid = ((1 - size) * hidden_layer(params, jnp.asarray(points))[:, 0] for points in (x, grid))
+end = train_weights(network.at(x), y + more, flow, network.zeros())
+print("network:    ", network(end.weights, grid)[:, 0] - more_grid)
 """
 
 
@@ -237,10 +271,10 @@ f_\alpha(W^*) &= f_{\text{twin}} + \frac{1}{\alpha}\, z^I + O(\alpha^{-2}) \\
 \end{aligned}""",
     controls=CONTROLS,
     figures=(
-        Figure("function", "The network and its twin", ("alpha", "width", "scaling"), draw_function),
-        Figure("orders", "How lazy?", ("alpha", "width", "scaling"), draw_orders),
+        Figure("function", "The network and its twin", ALL, draw_function),
+        Figure("orders", "How lazy?", ALL, draw_orders),
     ),
-    experiment=Experiment("function", "Train networks", ("alpha", "width", "scaling"), pieces),
+    experiment=Experiment("function", "Train networks", ALL, pieces),
     code=code,
     claims=(
         "lazy-alpha-orders",

@@ -22,7 +22,7 @@ TARGETS = {
     "line": 0.5 * X + 0.2,
 }
 C_W, C_B, DEPTH = 2.0, 0.3, 3
-SHOWN, LEAST_SHARE, MOST, LONGEST = 5, 0.02, 8, 12
+SHOWN, LEAST_SHARE, MOST, LONGEST, LARGEST_LOG = 5, 0.02, 8, 12, 60.0
 TICKS_T = [[v, f"{v:,}"] for v in (1, 10, 100, 1000)]
 TIMES = np.unique(np.round(2 ** np.linspace(0, LONGEST, 97)))
 
@@ -62,7 +62,10 @@ def left(state: State, times: np.ndarray) -> np.ndarray:
     """Share of every mode's error that is left after so many steps: (times, modes), with its sign."""
     eigenvalues, _, _ = spectrum(str(state["activation"]))
     factor = 1 - float(state["step"]) * eigenvalues / eigenvalues[0]
-    return factor ** np.asarray(times, float)[:, None]
+    t = np.asarray(times, float)[:, None]
+    # A mode that grows leaves the picture long before it leaves the numbers of the computer.
+    size = np.exp(np.minimum(t * np.log(np.maximum(np.abs(factor), 1e-300)), LARGEST_LOG))
+    return np.where(factor < 0, (-1.0) ** t, 1.0) * np.where(factor == 0, 0.0, size)
 
 
 def function(state: State) -> np.ndarray:
@@ -222,10 +225,11 @@ def code(state: State) -> str:
     x = ", ".join(f"{v:g}" for v in X)
     y = ", ".join(f"{v:.4g}" for v in TARGETS[str(state["data"])])
     return f"""import jax
+import jax.numpy as jnp
 import numpy as np
 import finitewidth as fw
 
-x = np.array([{x}])[:, None]
+x = jnp.array([{x}])[:, None]
 y = np.array([{y}])
 net = fw.MLP(({state["width"]},) * {DEPTH - 1}, {state["activation"]!r}, C_b={C_B}, C_W={C_W})
 
