@@ -1,11 +1,13 @@
 """Pages of what happens in training: their theory against other derivations, their networks against both."""
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize_scalar
 
 from finitewidth.serve.pages import bias, catapult, collapse, edge, regions
@@ -117,7 +119,7 @@ def test_a_training_in_pieces_is_one_training(training):
 
 
 def _hessian(loss, params) -> np.ndarray:
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    flat, unravel = ravel_pytree(params)
     return np.asarray(jax.hessian(lambda w: loss(unravel(w)))(flat))
 
 
@@ -141,9 +143,8 @@ def test_the_end_minimises_the_penalty_of_the_formula(alpha, fit):
         z = (short + s * along) / alpha**2
         return np.sum(alpha**2 * (2 - np.sqrt(4 + z**2) + z * np.arcsinh(z / 2)))
 
-    best = (
-        short + minimize_scalar(penalty, bounds=(-1, 1), options={"xatol": 1e-12}, method="bounded").x * along
-    )
+    found: Any = minimize_scalar(penalty, bounds=(-1, 1), options={"xatol": 1e-12}, method="bounded")
+    best = short + found.x * along
     sparse, shortest, end = (
         np.array([point["x"][0], point["y"][0]]) for point in layers(bias.draw_weights(state), "points")
     )

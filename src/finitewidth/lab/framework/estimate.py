@@ -11,6 +11,7 @@ __all__ = [
     "Estimate", "combined", "exact", "jackknife", "propagated", "sample_mean", "share", "stacked", "variance",
 ]  # fmt: skip
 
+
 def exact(value: Numbers) -> Estimate:
     """A measurement without statistical error: enumeration or direct integration."""
     value = np.asarray(value, dtype=float)

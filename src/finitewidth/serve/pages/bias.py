@@ -18,13 +18,15 @@ from finitewidth.networks.margin_training import separable_flow
 from finitewidth.serve.page import Experiment, Figure, Page, Picture
 from finitewidth.serve.state import Choice, Slider, State, defaults
 
-ALPHAS = 10.0 ** np.linspace(-3, 1, 25)
+ALPHAS = 10.0 ** np.linspace(-3, 1, 17)
 TRIED = 10.0 ** np.linspace(-3, 1, 9)
 # Of the first class one point moves; the others of both classes stay.
 FIXED = np.array([[1.6, 1.3], [0.5, 1.5], [-1.6, 0.6], [-1.6, -0.9], [-0.4, -1.7]])
 SIGNS = np.array([1.0, 1.0, -1.0, -1.0, -1.0, 1.0])
 REACH = 2.2
 LOG10_TIMES = np.linspace(0.0, 30.0, 61)
+# log10 t at which the direction is its limit, to about a hundredth of a degree.
+END = 3000.0
 # log10 t from which the law of late times is drawn.
 LATE = 1.0
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -254,9 +256,9 @@ def measured_weights(state: State) -> Picture:
 
 @functools.lru_cache(maxsize=64)
 def flow(point_1: float, point_2: float, loss: str) -> np.ndarray:
-    """Weights of a linear classifier under gradient flow from zero, at the LOG10_TIMES."""
+    """Weights of a linear classifier under gradient flow from zero, at the LOG10_TIMES and at the END."""
     points = classes({"point_1": point_1, "point_2": point_2})
-    return separable_flow(points, SIGNS, LOG10_TIMES * np.log(10), loss=loss)  # type: ignore[arg-type]
+    return separable_flow(points, SIGNS, np.append(LOG10_TIMES, END) * np.log(10), loss=loss)  # type: ignore[arg-type]
 
 
 def _flow(state: State) -> np.ndarray:
@@ -273,12 +275,11 @@ def measured_classes(state: State) -> Picture:
 
 
 def measured_angle(state: State) -> Picture:
-    """Its angle to where it is at t = 10^3000: its limit, to about a hundredth of a degree."""
-    points, weights = classes(state), _flow(state)
-    late = separable_flow(points, SIGNS, np.array([3000 * np.log(10)]), loss=str(state["loss"]))[0]  # type: ignore[arg-type]
+    """Its angle to where it is at the END."""
+    *weights, late = _flow(state)
     late = late / np.linalg.norm(late)
-    across = weights @ np.array([-late[1], late[0]])
-    angles = np.degrees(np.abs(np.arctan2(across, weights @ late)))
+    across = np.array(weights) @ np.array([-late[1], late[0]])
+    angles = np.degrees(np.abs(np.arctan2(across, np.array(weights) @ late)))
     shown = slice(0, None, 2)
     return {
         "layers": [

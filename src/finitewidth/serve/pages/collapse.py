@@ -37,6 +37,8 @@ MEASURES = {
 }
 # Zero has no place on a logarithmic axis.
 FLOOR = 1e-3
+# Half the side of the pictures, in mean lengths of centred class means.
+REACH = 1.75
 
 
 def corners(classes: int) -> np.ndarray:
@@ -53,7 +55,6 @@ def draw_features(state: State) -> Picture:
     classes = int(state["classes"])
     at = corners(classes)
     ring = np.vstack([at, at[:1]])
-    size = 1.75 * np.abs(at).max()
     cosine = -1 / (classes - 1)
     return {
         "layers": [
@@ -74,8 +75,8 @@ def draw_features(state: State) -> Picture:
                 "size": 15,
             },
         ],
-        "x": {"label": "first axis of the class means", "range": [-size, size]},
-        "y": {"label": "second axis", "range": [-size, size]},
+        "x": {"label": "first axis of the class means", "range": [-REACH, REACH]},
+        "y": {"label": "second axis", "range": [-REACH, REACH]},
         "equal": True,
         "alt": f"{classes} corners of a simplex, each two at a cosine of {cosine:.3f}.",
         "numbers": [
@@ -97,7 +98,7 @@ def draw_measures(state: State) -> Picture:
         "y": {
             "label": "distance from collapse",
             "log": True,
-            "range": [FLOOR / 1.5, 3.0],
+            "range": [FLOOR / 1.5, 10.0],
             "ticks": [[FLOOR, f"< {FLOOR:g}"], [0.01, "0.01"], [0.1, "0.1"], [1.0, "1"]],
         },
         "alt": "Four measures of collapse over training; all of them should fall towards zero.",
@@ -118,11 +119,10 @@ def draw_inputs(state: State) -> Picture:
     classes = int(state["classes"])
     x, y = inputs(str(state["data"]), classes, float(state["noise"]))
     points, _ = view(x, y, classes)
-    size = 1.75 * np.abs(corners(classes)).max()
     return {
         "layers": [_cloud(points, y)],
-        "x": {"label": "first axis of the class means", "range": [-size, size]},
-        "y": {"label": "second axis", "range": [-size, size]},
+        "x": {"label": "first axis of the class means", "range": [-REACH, REACH]},
+        "y": {"label": "second axis", "range": [-REACH, REACH]},
         "equal": True,
         "alt": f"{len(y)} inputs of {classes} classes, seen along two axes of their class means.",
     }

@@ -18,6 +18,7 @@ SIDE, C_W = 3.0, 2.0
 # Layers over which pieces are counted, networks of the experiment, and how many make a piece of it.
 DEEPEST, NETWORKS, AT_ONCE = 6, 96, 8
 DRAWS = 4096
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 CONTROLS = (
     Slider("width", "Width", 4, 24, 4, 16, whole=True),
@@ -65,7 +66,10 @@ def draw_plane(state: State) -> Picture:
 
 
 def _count(number: int) -> str:
-    return f"{number:,}" if number < 1e7 else f"{number:.1e}".replace("e+0", " × 10^").replace("e+", " × 10^")
+    if number < 1e7:
+        return f"{number:,}"
+    digits, power = f"{number:.1e}".split("e+")
+    return f"{digits} × 10" + str(int(power)).translate(RAISED)
 
 
 def draw_cut(state: State) -> Picture:
@@ -274,7 +278,7 @@ PAGE = Page(
         ),
         Figure("depth", "More layers, more kinks?", ("width", "depth", "C_b", "height"), draw_depth),
     ),
-    experiment=Experiment("depth", "Count in random networks", ("width", "C_b", "height"), pieces),
+    experiment=Experiment("depth", "Count the kinks", ("width", "C_b", "height"), pieces),
     code=code,
     claims=(
         "regions-one-hidden-1d",
