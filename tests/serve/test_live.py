@@ -160,7 +160,9 @@ def test_a_run_starts_streams_and_stops(tab, link):
     expect(tab.locator("#status")).to_have_text("")
     before = drawn(tab)
     tab.locator("#start").click()
-    expect(tab.locator("#status")).to_contain_text(re.compile(r"^[1-9]\d* of 128 networks, "), timeout=PATIENCE)
+    expect(tab.locator("#status")).to_contain_text(
+        re.compile(r"^[1-9]\d* of 128 networks, "), timeout=PATIENCE
+    )
     tab.locator("#stop").click()
     expect(tab.locator("#status")).to_contain_text(re.compile(r"^(stopped after \d+|128 of 128) networks"))
     expect(tab.locator("#start")).to_be_enabled()
