@@ -4,7 +4,6 @@ import html
 import importlib
 import inspect
 import json
-import pkgutil
 import re
 import time
 import zlib
@@ -15,7 +14,6 @@ import pytest
 import yaml
 
 import book
-import finitewidth
 from browser import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,8 +134,9 @@ INTERNAL = (
 
 
 def public_packages() -> list[str]:
-    found = pkgutil.walk_packages(finitewidth.__path__, "finitewidth.")
-    return ["finitewidth", *(p.name for p in found if p.ispkg and not p.name.startswith(INTERNAL))]
+    root = ROOT / "src"
+    found = [".".join(file.parent.relative_to(root).parts) for file in root.rglob("__init__.py")]
+    return sorted(name for name in found if not name.startswith(INTERNAL))
 
 
 def test_every_public_name_of_every_package_is_in_the_reference(site):
