@@ -217,6 +217,20 @@ def test_a_page_that_cannot_be_computed_says_so(tab, link):
     assert large.status_code == 413
 
 
+def test_a_page_whose_server_is_gone_says_so(tab, link):
+    open_page(tab, f"{link}/wide")
+    tab.route("**/api/**", lambda route: route.abort())
+    tab.locator("#c-depth").focus()
+    tab.keyboard.press("ArrowRight")
+    expect(tab.locator("#error")).to_contain_text("Is `finitewidth serve` still running?")
+    tab.wait_for_timeout(300)
+    assert all("ERR_FAILED" in said for said in tab.complaints)
+    tab.complaints.clear()
+    tab.unroute("**/api/**")
+    tab.keyboard.press("ArrowRight")
+    expect(tab.locator("#error")).to_be_hidden()
+
+
 def test_a_web_socket_does_not_open(link):
     with socket.create_connection(("127.0.0.1", int(link.rsplit(":", 1)[1]))) as line:
         line.sendall(

@@ -22,7 +22,8 @@ from finitewidth.networks.optimizers import Optimizer, Schedule, as_optimizer
 from finitewidth.networks.tangent_kernel import empirical_ntk
 
 _STEPS_BETWEEN_CHECKS = 1000
-_RUNAWAY = 1e6
+# A loss this many times as large as at the start is divergence.
+RUNAWAY = 1e6
 _MOST_POINTS_FOR_LIMIT = 500
 
 
@@ -295,7 +296,7 @@ def refuse_divergence(task: Task, params: PyTree, losses: Float[np.ndarray, " st
     losses = np.asarray(losses)
     outputs = jax.eval_shape(task.model, params, task.x)
     reference = max(losses[0], float(task.loss.value(jnp.zeros(outputs.shape, outputs.dtype), task.y)))
-    limit = _RUNAWAY * reference if reference > 0 else np.finfo(losses.dtype).max
+    limit = RUNAWAY * reference if reference > 0 else np.finfo(losses.dtype).max
     runaway = ~(losses <= limit)
     if not runaway.any():
         return

@@ -49,5 +49,6 @@ if TYPE_CHECKING:
         fixed_point,
         phase_diagram,
     )
+    from finitewidth.statistics.token_correlations import token_correlations
 
 __all__, __getattr__ = exports(__name__, __file__)
