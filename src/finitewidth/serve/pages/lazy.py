@@ -266,9 +266,9 @@ def warm() -> None:
 PAGE = Page(
     slug="lazy",
     title="Lazy or learning",
-    idea="Multiply the outputs of a network by α. If α is large, tiny steps of the weights fit the data, and the "
-    "network follows its linearised twin, a kernel method. If α is small its features move, and it leaves the "
-    "twin and in the end the first order in 1/α, too.",
+    idea="Multiply the outputs of a network by α. If α is large, tiny steps of the weights fit the data, and "
+    "the network follows its linearised twin, a kernel method. If α is small its features move: it leaves "
+    "the twin, and in the end the first order in 1/α, too.",
     formula=r"""\begin{aligned}
 f_\alpha(W) &= f(\theta_0)
 + \alpha \left[f\!\left(\theta_0 + \tfrac{1}{\alpha} W\right) - f(\theta_0)\right] \\
