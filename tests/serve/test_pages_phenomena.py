@@ -260,3 +260,38 @@ def test_the_picture_is_the_network():
         h = np.maximum(h @ weight.T + shift, 0)
     np.testing.assert_allclose(line["y"], (h @ weights[-1].weight.T + weights[-1].bias)[:, 0], atol=1e-9)
     assert len(kinks["x"]) == len(line["x"]) - 2 == int(regions.measured_cut(state)["numbers"][0][1])
+
+
+# ---- the copied programs ----------------------------------------------------------------------------
+
+
+def executed(module, **moved) -> dict:
+    """What a copied program has computed."""
+    names: dict[str, Any] = {"__name__": "copied"}
+    exec(compile(module.code(state_of(module, **moved)), module.PAGE.slug, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("gates", ["frozen", "real"])
+def test_the_copied_catapult_is_the_one_on_the_page(gates):
+    names = executed(catapult, edge=2.5, width=1000, gates=gates, steps=15)
+    losses, sharp = catapult.law(2.5, 1000, gates)
+    np.testing.assert_allclose(names["losses"], losses[:16], rtol=1e-6)
+    np.testing.assert_allclose(names["sharpness"], sharp[:16], rtol=1e-6)
+    # One more network of this width: kernels differ by a tenth or so.
+    assert max(loss for loss, _ in names["seen"]) == pytest.approx(losses.max(), rel=0.5)
+    assert names["seen"][-1][1] == pytest.approx(sharp[15], abs=0.15)
+
+
+def test_the_copied_network_has_the_regions_on_the_page():
+    names, state = executed(regions, seed=9, C_b=0.2), state_of(regions, seed=9, C_b=0.2)
+    assert f"{names['found'].number:,}" == regions.measured_plane(state)["numbers"][0][1]
+    assert str(len(names["line"].breakpoints)) == regions.measured_cut(state)["numbers"][0][1]
+    assert f"{names['mean'].value.sum():.1f}" == regions.draw_cut(state)["numbers"][0][1]
+
+
+def test_the_copied_classifier_is_the_one_on_the_page():
+    names, state = executed(bias, time=10.0), state_of(bias)
+    seen = bias.measured_angle(state)["layers"][0]
+    assert np.degrees(names["angle"]) == pytest.approx(np.interp(10.0, seen["x"], seen["y"]), abs=0.02)
+    assert names["margin"].margin == pytest.approx(bias.margin_of(state["point_1"], state["point_2"]).margin)
