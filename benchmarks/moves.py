@@ -3,7 +3,7 @@
     python benchmarks/moves.py [ACTIVATION ...]
 
 CPU milliseconds a move, programs compiled while moving, and the largest error of the kernels at the corners
-of the range, relative to the two inputs' own kernels. The range is that of the lab's page on trained networks:
+of the range, relative to the two inputs' own kernels. The range is that of the lab's page "bands":
 C_W from 0.4 to 4, C_b from 0 to 1, 2 to 10 layers, 6 + 122 points.
 """
 
