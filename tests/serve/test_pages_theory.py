@@ -57,7 +57,9 @@ def test_recorded_networks_lose_their_modes_as_the_theory_says():
 def test_a_real_network_starts_with_all_of_its_error():
     state = defaults(modes.CONTROLS) | {"width": 64, "steps": 4}
     eigenvalues, V, _ = modes.spectrum("erf")
-    shares, learnt = next(modes.networks(state, 1 / float(eigenvalues[0]), V))
+    found = next(modes.networks(state, 1 / float(eigenvalues[0]), V))
+    assert found is not None
+    shares, learnt = found
     assert_close(shares[0], np.ones(len(modes.X)))
     assert shares.shape == (4, len(modes.X))
     assert learnt.shape == modes.GRID.shape
@@ -121,10 +123,12 @@ def test_the_teacher_is_found_again_at_its_own_epsilon():
     state = defaults(nearly_kernel.CONTROLS)
     truth = nearly_kernel.problem("useful").truth
     assert_close(nearly_kernel.trained(state, nearly_kernel.TEACHER), truth, 1e-6)
-    best = nearly_kernel.second_order(state)
+    best, opposite = (nearly_kernel.second_order(state | {"psi": psi}) for psi in ("useful", "opposite"))
+    assert best is not None
+    assert opposite is not None
     assert best.slope < 0
     assert best.epsilon == pytest.approx(nearly_kernel.TEACHER, rel=nearly_kernel.TEACHER)
-    assert nearly_kernel.second_order(state | {"psi": "opposite"}).slope == pytest.approx(-best.slope)
+    assert opposite.slope == pytest.approx(-best.slope)
 
 
 def test_recorded_losses_are_lowest_at_the_teachers_epsilon():
