@@ -84,7 +84,7 @@ CLAIMS = (
         full=Tokens(12, 128, 200),
         wrong={
             "attention alone": lambda setting, value: setting.predicted("linear-untied")["attention alone"],
-            "pre-norm": lambda setting, value: setting.predicted("linear-untied")["pre-norm"],
+            "pre-norm": lambda setting, value: setting.predicted()["small branches"],
             "small branches": lambda setting, value: setting.predicted(scaled=False)["small branches"],
         },
     ),
