@@ -42,6 +42,7 @@ def map_members(
     checkpoint_every: int | None = None,
     progress: bool = False,
     side_by_side: bool = True,
+    finish: Callable[[Results], Results] = lambda results: results,
 ) -> Results:
     """Results of `member` for `size` members, first axis the member.
 
@@ -49,7 +50,8 @@ def map_members(
     wait for each other for ever.
 
     With a `directory`, finished members are stored there every `checkpoint_every` members (rounded up to
-    whole blocks) and read back instead of computed again.
+    whole blocks) and read back instead of computed again. `finish` makes of the results of a block what is
+    kept of them.
     """
     check_whole("size", size)
     check_whole("memory_limit", memory_limit)
@@ -66,7 +68,7 @@ def map_members(
     per_file = max(1, -(-(checkpoint_every or 8 * block) // block))
 
     def compute(start: int) -> Results:
-        return jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block))
+        return finish(jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block)))
 
     # The operations on a block are too small to be split among cores, so whole blocks are.
     cores = (os.cpu_count() or 1) if side_by_side else 1
