@@ -24,7 +24,7 @@ from finitewidth.arrays import AnyArray
 from finitewidth.derivatives import value_and_derivatives
 from finitewidth.models.meta_kernel import MetaKernel, factors
 
-# In one program: operation by operation it would be six, again for every number of points.
+# One program for each number of points, instead of one for each operation of the activation.
 _curve = eqx.filter_jit(value_and_derivatives)
 
 
