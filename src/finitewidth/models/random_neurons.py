@@ -13,6 +13,7 @@ All sums are products of (points, neurons) matrices: no array with three points 
 import math
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,9 @@ from finitewidth.activations import Activation, as_activation
 from finitewidth.arrays import AnyArray
 from finitewidth.derivatives import value_and_derivatives
 from finitewidth.models.meta_kernel import MetaKernel, factors
+
+# One program for each number of points, instead of one for each operation of the activation.
+_curve = eqx.filter_jit(value_and_derivatives)
 
 
 class Response(NamedTuple):
@@ -63,7 +67,7 @@ class RandomNeurons(NamedTuple):
         d = self.w.shape[1] - 1
         x = np.column_stack([x, np.ones(len(x))]) / math.sqrt(d + 1)
         h = jnp.asarray(x @ self.w.T)
-        value, slope, bend = (np.asarray(f) for f in value_and_derivatives(self.activation, h, 2))
+        value, slope, bend = (np.asarray(f) for f in _curve(self.activation.function, h, 2))
         return Response(x, value, slope, self.a * slope, self.a * bend)
 
     def kernel(self, one: Response, two: Response) -> Float[np.ndarray, "n1 n2"]:
