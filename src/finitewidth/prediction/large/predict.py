@@ -16,8 +16,6 @@ from finitewidth.prediction.large.progress import Announce, silent
 from finitewidth.prediction.large.system import Governed, LargeSystem, some_rows
 
 PROBES = 64
-# The posterior's variance is a small difference of large numbers.
-PROBE_TOLERANCE = {"ntk": 1e-3, "nngp": 1e-5}
 TOLERANCE = 1e-4
 # Training rows that are left out, one at a time, to see how far each is missed.
 LEFT_OUT = 128
@@ -62,15 +60,14 @@ def predict_large(
     rows = some_rows(len(x_test), PROBES if method == "iterative" else 0)
     with LargeSystem(
         net, x, governed, ridge,
-        outputs=max(y.shape[1], len(rows) + len(held)), memory=memory, store=store, scheduler=scheduler,
+        outputs=y.shape[1] + len(rows) + len(held), memory=memory, store=store, scheduler=scheduler,
         announce=announce, low_rank_only=method == "nystrom",
     ) as system:  # fmt: skip
         bound, variance, left_out = np.nan, np.empty(0), LeftOut(np.empty((0, y.shape[1])), np.empty(0))
         if method == "nystrom":
             solved = Solution(system.nystrom(y), y[:0], np.full(1, np.nan), 0, True, False)
         else:
-            solved = system.solve(y, tolerance, "coefficients")
-            found = system.probe(np.asarray(x_test)[rows], held, PROBE_TOLERANCE[governed])
+            solved, found = system.solve_with_probes(y, np.asarray(x_test)[rows], held, tolerance)
             variance = found.variance
             bound = float(found.lengths.max() * np.linalg.norm(solved.remainder, axis=0).max())
             missed = solved.x[held] / found.diagonal[:, None]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
@@ -30,6 +30,10 @@ _TEST_ROWS = 1024
 # Below this ridge, relative to the diagonal, kernels rounded to single precision may lose their sign.
 _RIDGE_FOR_SINGLE = 3e-4
 _SPARE_DISK = 1.1
+# Relative residuals of test points, whose variance is a small difference of large numbers, and of training
+# rows: conjugate gradients give their A_ii to second order in the residual.
+_TOLERANCES = {"ntk": (1e-3, 0.03), "nngp": (1e-5, 1e-5)}
+_FAR_ABOVE_ROUNDING = 1e-3
 
 
 class Probes(NamedTuple):
@@ -148,19 +152,20 @@ class LargeSystem:
     def solve(
         self,
         right: Float[np.ndarray, "train k"],
-        tolerance: float,
+        tolerance: Float[np.ndarray, " k"],
         stage: str,
+        rough: Bool[np.ndarray, " k"] | None = None,
     ) -> Solution:
-        """(kernel + ridge)^-1 times `right`, to this relative residual."""
+        """(kernel + ridge)^-1 times `right`, each column to its relative residual; `rough` as in `pcg`."""
         self.stages.begin(stage)
+        farthest = -math.log(min(tolerance.min(), 0.5))
 
-        def report(iterations: int, residual: float) -> None:
-            share = math.log(max(residual, tolerance)) / math.log(tolerance)
-            words = f" (iteration {iterations}, residual {residual:.1g})"
-            self.stages.done(min(max(share, 0.01), 1.0), words)
+        def report(iterations: int, excess: float) -> None:
+            share = 1 - math.log(max(excess, 1.0)) / farthest
+            self.stages.done(min(max(share, 0.01), 1.0), f" (sweep {iterations})")
 
         found = conjugate_gradients(
-            self.product, right, self.preconditioner.solve, tolerance, on_iteration=report
+            self.product, right, self.preconditioner.solve, tolerance, rough=rough, on_iteration=report
         )
         self.stages.end()
         return found
@@ -195,37 +200,48 @@ class LargeSystem:
         self.stages.end()
         return np.concatenate(parts)
 
-    def probe(
-        self, x: Float[AnyArray, "k ..."], rows: Int[np.ndarray, " held"], tolerance: float
-    ) -> "Probes":
-        r"""Variances at some test points, and what some training rows are worth; all solved in one block.
+    def solve_with_probes(
+        self,
+        y: Float[np.ndarray, "train out"],
+        x: Float[AnyArray, "k ..."],
+        rows: Int[np.ndarray, " held"],
+        tolerance: float,
+    ) -> tuple[Solution, "Probes"]:
+        r"""Coefficients of y; variances at some test points, and what some training rows are worth.
 
         With $A = (\Theta+r)^{-1}$ and $m = A\theta_*$ a trained network has variance
         $K_{**} - 2 m\cdot k_* + m^T K m$, the posterior $K_{**} - m\cdot k_*$. Training row i, left out, is
         missed by $[Ay]_i/A_{ii}$, with variance $[AKA]_{ii}/A_{ii}^2$; for the posterior
-        the label has variance $1/A_{ii}$.
+        the label has variance $1/A_{ii}$. All right-hand sides are one block, so that a sweep serves all.
         """
-        units = np.zeros((self.program.n, len(rows)))
-        units[rows, np.arange(len(rows))] = 1
+        out, k, held = y.shape[1], len(x), len(rows)
+        units = np.zeros((self.program.n, held))
+        units[rows, np.arange(held)] = 1
         others, own = self.program.others(x)
-        columns = {name: self._columns(others, name, len(x)) for name in self.kernels}
-        right = np.concatenate([columns[self.governed], units], axis=1)
-        solved = self.solve(right, tolerance, "variances")
-        weights = solved.x
-        # b.x + x.rho is right to second order in what is left, rho, where b.x alone is to first order.
-        gained = np.sum(weights * solved.remainder, axis=0)
-        m, a = weights[:, : len(x)], weights[:, len(x) :]
+        columns = {name: self._columns(others, name, k) for name in self.kernels}
+        wanted = _TOLERANCES[self.governed]
+        found = self.solve(
+            np.concatenate([y, columns[self.governed], units], axis=1),
+            np.repeat([tolerance, *wanted], [out, k, held]),
+            "coefficients and variances",
+            rough=np.repeat([False, *(bound >= _FAR_ABOVE_ROUNDING for bound in wanted)], [out, k, held]),
+        )
+        weights = found.x[:, out:]
+        m, diagonal = weights[:, :k], weights[rows, k + np.arange(held)]
         prior, overlap = np.asarray(own.nngp, float), np.sum(m * columns["nngp"], axis=0)
-        diagonal = a[rows, np.arange(len(rows))] + gained[len(x) :]
         if self.governed == "nngp":
-            variance, left_out = prior - overlap - gained[: len(x)], 1 / diagonal - self.ridge
+            variance, left_out = prior - overlap, 1 / diagonal - self.ridge
         else:
             self.stages.begin("variances")
             through = packed_product(self.kernels["nngp"], weights, threads=self.threads)
             forms = np.sum(weights * through, axis=0)
-            variance, left_out = prior - 2 * overlap + forms[: len(x)], forms[len(x) :] / diagonal**2
+            variance, left_out = prior - 2 * overlap + forms[:k], forms[k:] / diagonal**2
             self.stages.end()
-        return Probes(np.maximum(variance, 0), np.linalg.norm(m, axis=0), diagonal, np.maximum(left_out, 0))
+        solved = found._replace(
+            x=found.x[:, :out], remainder=found.remainder[:, :out], residuals=found.residuals[:out]
+        )
+        lengths = np.linalg.norm(m, axis=0)
+        return solved, Probes(np.maximum(variance, 0), lengths, diagonal, np.maximum(left_out, 0))
 
     def _columns(self, others: Any, name: str, k: int) -> Float[np.ndarray, "train k"]:
         found = np.empty((self.program.n, k))
