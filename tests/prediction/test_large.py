@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.large import budget
+from finitewidth.prediction.large import budget, system
 from finitewidth.prediction.large.predict import predict_large
 from finitewidth.prediction.selection.ridge import held_out
 
@@ -156,3 +156,52 @@ def test_images(rng):
     large = fw.predict(net, x, y, x_test, ridge=0.05, solver="iterative")
     np.testing.assert_allclose(large.mean, direct.mean, atol=1e-4 + large.solve.bound)
     np.testing.assert_allclose(large.variance, np.diag(direct.covariance)[large.rows], rtol=1e-2)
+
+
+def test_estimators_switch_to_tiles_and_agree_with_the_direct_ones(data, tmp_path, monkeypatch):
+    x, y, x_test = data
+    settings = {"depth": 3, "ridge": 0.05}
+    direct = fw.estimators.NTKRegressor(**settings).fit(x, y)
+    monkeypatch.setattr(budget, "_MATRICES", 40)
+    many = fw.estimators.NTKRegressor(**settings, memory=10**7, store=tmp_path / "k").fit(x, y)
+    assert many.law_.solve.method == "iterative"
+    assert "would take" in many.law_.solve.why
+    np.testing.assert_allclose(many.predict(x_test), direct.predict(x_test), atol=2e-3)
+    mean, std = many.predict(x_test, return_std=True)
+    np.testing.assert_allclose(std, direct.predict(x_test, return_std=True)[1], rtol=1e-2)
+    with pytest.raises(ValueError, match=r"covariances and samples of networks need their kernels in memory"):
+        many.sample_y(x_test)
+    with pytest.raises(ValueError, match="training that stops before its end needs kernels in memory"):
+        many.set_params(algorithm=fw.GradientFlow(1.0)).fit(x, y)
+
+
+def test_classifiers_switch_to_tiles(data):
+    x, y, x_test = data
+    labels = (y[:, 0] > 0).astype(int)
+    for kind in (fw.estimators.NTKClassifier, fw.estimators.NNGPClassifier):
+        strength = "ridge" if kind is fw.estimators.NTKClassifier else "noise"
+        direct = kind(**{strength: "auto"}).fit(x, labels)
+        many = kind(**{strength: "auto"}, solver="iterative").fit(x, labels)
+        # All rows are fewer than those that a strength is chosen on.
+        assert getattr(many, f"{strength}_") == pytest.approx(getattr(direct, f"{strength}_"), rel=1e-6)
+        # The noise is fitted to 128 left-out rows instead of 260.
+        assert many.label_noise_ == pytest.approx(direct.label_noise_, rel=0.5)
+        many.label_noise_ = direct.label_noise_
+        np.testing.assert_allclose(many.predict_proba(x_test), direct.predict_proba(x_test), atol=0.01)
+    rough = fw.estimators.NTKClassifier(solver="nystrom", ridge=0.05).fit(x, labels)
+    assert np.mean(rough.predict(x_test) == direct.predict(x_test)) > 0.9
+    with pytest.raises(ValueError, match='solver="nystrom" has means only'):
+        rough.predict_proba(x_test)
+
+
+@pytest.mark.parametrize("points", [2, 90])
+def test_variances_of_few_and_of_many_points(data, laws, monkeypatch, points):
+    """Few by the preconditioner; many, 90 for 260 rows, by a factor of the kernel."""
+    x, y, x_test = data
+    made = []
+    real = system.tiled_cholesky
+    monkeypatch.setattr(system, "tiled_cholesky", lambda *a, **k: made.append(1) or real(*a, **k))
+    with system.LargeSystem(NET, x, "ntk", 0.05, outputs=90, memory=10**9) as opened:
+        found = opened.variances_at(x_test[:points])
+    np.testing.assert_allclose(found, np.diag(np.asarray(laws[1].covariance))[:points], rtol=1e-2)
+    assert len(made) == (points > 2)

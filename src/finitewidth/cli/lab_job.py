@@ -1,17 +1,26 @@
 """What `finitewidth lab` does and prints."""
 
+from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from finitewidth.cli.console import messages, output
+from finitewidth.engines import DaskCluster
 from finitewidth.lab.framework.claim import Claim, Outcome, Scale
 from finitewidth.lab.framework.registry import claim, claims
-from finitewidth.lab.framework.runner import describe, last_record, run_claim, save
+from finitewidth.lab.framework.runner import (
+    describe,
+    from_worker,
+    last_record,
+    run_claim,
+    run_on_worker,
+    save,
+)
 
 
 def described(records: Path) -> list[dict[str, Any]]:
@@ -63,21 +72,34 @@ def chosen(ids: list[str], everything: bool) -> list[Claim]:
     return list(claims()) if everything else [claim(id) for id in ids]
 
 
-def run_all(chosen: list[Claim], scale: Scale, seed: int, out: Path) -> list[Outcome]:
-    """Run claims one by one and save each, with a bar that says how far it is."""
+def run_all(
+    chosen: list[Claim], scale: Scale, seed: int, out: Path, scheduler: str | None = None
+) -> list[Outcome]:
+    """Run claims and save each, with a bar that says how far it is: one by one, or on a Dask cluster."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
     )  # fmt: skip
-    outcomes = []
-    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
+    outcomes: dict[str, Outcome] = {}
+    with (
+        Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress,
+        nullcontext() if scheduler is None else DaskCluster(scheduler) as cluster,
+    ):
         task = progress.add_task("", total=len(chosen))
-        for c in chosen:
-            progress.update(task, description=c.id)
-            outcome = run_claim(c, scale, seed)
+        if cluster is None:
+            found = (run_claim(_named(c, progress, task), scale, seed) for c in chosen)
+        else:
+            progress.update(task, description=f"claims at {scheduler}")
+            found = map(from_worker, cluster.map(run_on_worker, [c.id for c in chosen], scale, seed))
+        for outcome in found:
             save(outcome, out)
-            outcomes.append(outcome)
+            outcomes[outcome.claim.id] = outcome
             progress.advance(task)
-    return outcomes
+    return [outcomes[c.id] for c in chosen]
+
+
+def _named(c: Claim, progress: Progress, task: TaskID) -> Claim:
+    progress.update(task, description=c.id)
+    return c
 
 
 def verdicts(outcomes: list[Outcome]) -> Table:

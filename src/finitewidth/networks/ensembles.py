@@ -141,6 +141,7 @@ def train_ensemble(
     directory: str | os.PathLike | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
+    scheduler: str | None = None,
 ) -> Ensemble:
     """Draw and train `size` networks.
 
@@ -168,6 +169,9 @@ def train_ensemble(
         Members between two writes, rounded up to whole blocks.
     progress
         Whether to show a progress bar.
+    scheduler
+        Address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers train the networks; threads of
+        this process by default.
 
     Returns
     -------
@@ -209,6 +213,7 @@ def train_ensemble(
         settings=settings,
         checkpoint_every=checkpoint_every,
         progress=progress,
+        scheduler=scheduler,
     )
     recorded, times = _recorded(results), record_times(steps, every)
     losses = recorded.pop("loss")

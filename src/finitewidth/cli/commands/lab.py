@@ -66,6 +66,7 @@ def run_claims(
         int | None,
         options.whole_number("--seed", "Seed of the random key; 0 by default.", 0, options.LARGEST_SEED),
     ] = None,
+    scheduler: options.Scheduler = None,
     as_json: options.Json = False,
     traceback: options.Traceback = False,
 ) -> None:
@@ -78,7 +79,7 @@ def run_claims(
     fixed = [c.id for c in asked if c.deterministic]
     if seed is not None and fixed:
         note(f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there.")
-    outcomes = run_all(asked, scale, seed or 0, out)
+    outcomes = run_all(asked, scale, seed or 0, out, scheduler)
     if as_json:
         typer.echo(json.dumps([record(outcome) for outcome in outcomes], indent=1))
     else:
