@@ -103,7 +103,9 @@ def test_ensembles_of_a_cluster_are_those_of_threads(cluster, tmp_path):
     kept = fw.train_ensemble(net, key, **settings, scheduler=cluster.address, directory=tmp_path / "kept")
     assert (kept.outputs == fw.train_ensemble(net, key, **settings).outputs).all()
     # What the cluster finished is not trained again here, nor the other way round.
-    assert (fw.train_ensemble(net, key, **settings, directory=tmp_path / "kept").outputs == kept.outputs).all()
+    assert (
+        fw.train_ensemble(net, key, **settings, directory=tmp_path / "kept").outputs == kept.outputs
+    ).all()
 
 
 def test_claims_of_a_cluster_are_those_of_one_process(cluster, tmp_path):

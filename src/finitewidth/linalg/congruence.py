@@ -30,9 +30,9 @@ def congruence_diagonal(
 ) -> Float[np.ndarray, " rows"]:
     r"""$\sum_{jk} V_{ij} g_j M_{jk} g_k V_{ik}$ for symmetric positive M; of many rows in single precision.
 
-    With $M = T + T^T$, T triangular, it is twice the sum over T alone, some columns of T at a time. The terms
-    of a positive matrix do not cancel, so single precision leaves a relative error of 1e-6, whatever the sizes
-    of the gains.
+    With $M = T + T^T$, T triangular, it is twice the sum over T alone, some columns of T at a time. The
+    terms of a positive matrix do not cancel, so single precision leaves a relative error of 1e-6, whatever
+    the sizes of the gains.
     """
     dtype = np.float32 if len(V) > _MANY else V.dtype
     top = float(np.abs(gain).max()) or 1.0

@@ -51,7 +51,7 @@ def conjugate_gradients(
     rough: Bool[np.ndarray, " k"] | None = None,
     on_iteration: Callable[[int, float], None] = lambda iterations, excess: None,
 ) -> Solution:
-    """Solve A x = b for every column of b at once, one product in each iteration for all that are not there yet.
+    """Solve A x = b for every column of b at once, one product in each iteration for all that need it still.
 
     Parameters
     ----------

@@ -170,8 +170,8 @@ def train_ensemble(
     progress
         Whether to show a progress bar.
     scheduler
-        Address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers train the networks; threads of
-        this process by default.
+        Address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers train the networks; threads
+        of this process by default.
 
     Returns
     -------

@@ -77,7 +77,6 @@ class KernelProgram(NamedTuple):
             block = _strip(self.net, self.laws, self.points, others, jnp.asarray(start), self.size)
             yield rows, np.asarray(getattr(block, name))[: rows.stop - rows.start]
 
-
     def reach(
         self,
         x: Float[AnyArray, "test ..."],

@@ -295,8 +295,8 @@ class NTKRegressor(_Regressor, _Trained):
         network above.
     solver, memory, store, scheduler
         As in `predict`: beyond the rows whose kernels fit into memory, tiles of them and an iterative solver.
-        "auto" strengths are then chosen on some of the rows, and standard deviations take a solve of their own;
-        there are no covariances and no samples.
+        An "auto" strength is then chosen on some of the rows, and standard deviations take a solve of their
+        own; there are no covariances and no samples.
 
     Attributes
     ----------

@@ -60,9 +60,7 @@ class LargeFittedLaw:
             governed=governed, ridge=strength, method=means.solver, why=means.why, memory=means.memory,
             store=means.store, scheduler=means.scheduler, tolerance=TOLERANCE, leave_out=True,
         )  # fmt: skip
-        return cls(
-            net, x, governed, strength, means, fit.coefficients, fit.law.solve, fit.held, fit.left_out
-        )
+        return cls(net, x, governed, strength, means, fit.coefficients, fit.law.solve, fit.held, fit.left_out)
 
     def mean(self, x: Float[AnyArray, "test ..."]) -> Float[np.ndarray, "test out"]:
         """Mean outputs at new inputs."""
@@ -77,8 +75,14 @@ class LargeFittedLaw:
             )
         # As many columns as at the fit, so that the same bound on memory leaves tiles of the same size.
         with LargeSystem(
-            self.net, self.x, self.governed_by, self.strength,
-            outputs=self.coefficients.shape[1] + len(self.held), memory=self.means.memory, store=self.means.store, scheduler=self.means.scheduler,
-        ) as system:  # fmt: skip
+            self.net,
+            self.x,
+            self.governed_by,
+            self.strength,
+            outputs=self.coefficients.shape[1] + len(self.held),
+            memory=self.means.memory,
+            store=self.means.store,
+            scheduler=self.means.scheduler,
+        ) as system:
             variance = system.variances_at(x)
         return LargeLaw(jnp.asarray(self.mean(x)), np.arange(len(x)), variance, self.solve, self.strength)

@@ -96,4 +96,6 @@ def predict_large(
         basis, squares = system.preconditioner.basis, system.preconditioner.squares
         inside = np.sum((basis.T @ y.astype(basis.dtype)).astype(float) ** 2, axis=1)
     law = LargeLaw(jnp.asarray(mean), rows, variance, report, float(ridge))
-    return LargeFit(law, held, left_out, squares[::-1] / n, np.cumsum(inside[::-1]) / np.sum(y**2), coefficients)
+    return LargeFit(
+        law, held, left_out, squares[::-1] / n, np.cumsum(inside[::-1]) / np.sum(y**2), coefficients
+    )

@@ -28,8 +28,8 @@ from finitewidth.scale.gram import gram
 from finitewidth.scale.tile_program import ComputedKernel, KernelProgram
 
 Governed = Literal["ntk", "nngp"]
-# Training rows for each point whose variance is wanted, below which a factor of the kernel, N^3 / 3, is cheaper
-# than some fourteen sweeps of 2 N^2 for each point.
+# Training rows for each point whose variance is wanted, below which a factor of the kernel, N^3 / 3, is
+# cheaper than some fourteen sweeps of 2 N^2 for each point.
 _ROWS_A_POINT = 80
 # Below this ridge, relative to the diagonal, kernels rounded to single precision may lose their sign.
 _RIDGE_FOR_SINGLE = 3e-4
@@ -255,8 +255,8 @@ class LargeSystem:
         if not found.converged:
             raise ArithmeticError(
                 f"the iteration ended at a residual of {found.residuals.max():.1g} after {found.iterations} "
-                f"sweeps; {tolerance:.1g} was wanted: pass a larger ridge than {self.ridge:.1g}, or inputs in "
-                "float64."
+                f"sweeps; {tolerance:.1g} was wanted: pass a larger ridge than {self.ridge:.1g}, or inputs "
+                "in float64."
             )
 
     def solve_with_probes(
