@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -85,42 +86,75 @@ def _cpu(run, turns: int) -> float:
     return (time.process_time() - started) / turns
 
 
+@contextmanager
+def cluster(count: int, folder: Path):
+    """A scheduler and `count` workers of one thread, each a process: the address, and the processes."""
+    file = folder / f"scheduler-{count}.json"
+    command = [sys.executable, "-m", "dask"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    shared = ["--scheduler-file", str(file), "--no-dashboard"]
+    single = os.environ | {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    processes = [
+        subprocess.Popen([*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *shared], **quiet)
+    ]
+    try:
+        while not file.exists():
+            time.sleep(0.1)
+        processes += [
+            subprocess.Popen(
+                [*command, "worker", "--nthreads", "1", "--no-nanny", *shared], env=single, **quiet
+            )
+            for _ in range(count)
+        ]
+        address = json.loads(file.read_text())["address"]
+        _wait_for_workers(address, count)
+        yield address, processes
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+
+
+def _wait_for_workers(address: str, count: int) -> None:
+    from finitewidth.engines import DaskCluster
+
+    while True:
+        with DaskCluster(address, 60) as engine:
+            if engine.count >= count:
+                return
+        time.sleep(0.5)
+
+
+def cpu_of(process: subprocess.Popen) -> float:
+    """CPU seconds of another process so far."""
+    parts = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def workers() -> None:
-    """The same store by one worker and by two, each with one thread; the second run of each counts."""
+    """The same store by one worker and by two, each with one thread, after a warm-up."""
     import finitewidth as fw
 
     x, _ = standardised(12288)
+    walls, used = [], []
     for count in (1, 2):
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "scheduler.json"
-            command = [sys.executable, "-m", "dask"]
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            shared = ["--scheduler-file", str(file), "--no-dashboard"]
-            single = os.environ | {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-            processes = [
-                subprocess.Popen(
-                    [*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *shared], **quiet
-                )
-            ]
-            while not file.exists():
-                time.sleep(0.1)
-            address = json.loads(file.read_text())["address"]
-            processes += [
-                subprocess.Popen(
-                    [*command, "worker", "--nthreads", "1", "--no-nanny", *shared], env=single, **quiet
-                )
-                for _ in range(count)
-            ]
-            time.sleep(6)
+        with tempfile.TemporaryDirectory() as folder, cluster(count, Path(folder)) as (address, processes):
             net = relu_network()
             fw.scale.gram(net, x[:4096], Path(folder) / "warm", scheduler=address)
+            before = [cpu_of(process) for process in processes]
             started = time.perf_counter()
             fw.scale.gram(net, x, Path(folder) / "k", scheduler=address)
-            wall = time.perf_counter() - started
-            print(f"{count} workers: {wall:.2f} s wall for 21 tiles of 2048, both kernels")
-            for process in reversed(processes):
-                process.kill()
-                process.wait()
+            walls.append(time.perf_counter() - started)
+            spent = [cpu_of(process) - at for process, at in zip(processes, before, strict=True)]
+            used.append(sum(spent[1:]))
+            print(
+                f"{count} workers: {walls[-1]:.2f} s wall, {used[-1]:.2f} CPU s in workers, {spent[0]:.2f} in "
+                f"the scheduler, for 21 tiles of 2048, both kernels (load {os.getloadavg()[0]:.0f})",
+                flush=True,
+            )
+    print(
+        f"efficiency of 2 over 1: {walls[0] / walls[1] / 2:.2f} by the clock, {used[0] / used[1]:.2f} by CPU"
+    )
 
 
 def iterations() -> None:
@@ -136,7 +170,7 @@ def iterations() -> None:
         with LargeSystem(net, x, "ntk", 1.0, outputs=10, memory=4 * 10**9) as system:
             diagonal = float(np.mean(system.program.diagonal.ntk))
             system.ridge = 1e-3 * diagonal
-            found = system.solve(y, 1e-3, "coefficients")
+            found = system.solve(y, np.full(10, 1e-3), "coefficients")
             plain = conjugate_gradients(system.product, y, lambda r: r, 1e-3, most=400)
         counts = [f"{run.iterations}{'' if run.converged else ', not converged'}" for run in (found, plain)]
         print(f"| {rows:,} | {system.rank:,} | {' | '.join(counts)} |", flush=True)
