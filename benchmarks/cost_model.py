@@ -9,6 +9,8 @@ of the processes, so that other work on the machine does not count.
 """
 
 import heapq
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from finitewidth.engines import DaskCluster
 from scale import cluster, cpu_of, relu_network, standardised
 
-SIZES = (512, 1024, 2048)
+SIZES, TILES = (512, 1024, 2048), 21
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 125, 250, 500, 1000)
 
 
@@ -32,8 +35,8 @@ class Costs(NamedTuple):
     bandwidth: float
 
 
-def measured(count: int, folder: Path) -> list[tuple[int, int, float, float]]:
-    """For each size of a tile: the size, the number of tiles, CPU seconds in workers and in the scheduler."""
+def measured(count: int, folder: Path) -> tuple[list[tuple[int, float]], float]:
+    """Sizes of tiles with CPU seconds in a worker for one of each; and CPU seconds to hand a task out."""
     import finitewidth as fw
 
     found, net = [], relu_network()
@@ -44,18 +47,22 @@ def measured(count: int, folder: Path) -> list[tuple[int, int, float, float]]:
             before = [cpu_of(process) for process in processes]
             fw.scale.gram(net, x, folder / f"k-{count}-{size}", tile=size, scheduler=address)
             spent = [cpu_of(process) - at for process, at in zip(processes, before, strict=True)]
-            found.append((size, 21, sum(spent[1:]), spent[0]))
-            print(
-                f"| {count} | {size} | {1e3 * sum(spent[1:]) / 21:.0f} ms | {1e3 * spent[0] / 21:.1f} ms |",
-                flush=True,
-            )
-    return found
+            found.append((size, sum(spent[1:]) / TILES))
+            print(f"| {count} | {size} | {1e3 * found[-1][1]:.0f} ms |", flush=True)
+        return found, _dispatch(address, processes[0])
+
+
+def _dispatch(address: str, scheduler: subprocess.Popen) -> float:
+    """CPU seconds that the scheduler or the client, whichever is slower, spends on a task without work."""
+    with DaskCluster(address) as engine:
+        list(engine.map(abs, range(200)))
+        before, own = cpu_of(scheduler), time.process_time()
+        list(engine.map(abs, range(2000)))
+        return max(cpu_of(scheduler) - before, time.process_time() - own) / 2000
 
 
 def write_bandwidth(folder: Path) -> float:
     """Bytes per second that this disk takes from one writer, with fsync."""
-    import os
-
     block, started = np.random.default_rng(0).bytes(2**26), time.perf_counter()
     with (folder / "block").open("wb") as file:
         for _ in range(8):
@@ -65,15 +72,14 @@ def write_bandwidth(folder: Path) -> float:
     return 8 * len(block) / (time.perf_counter() - started)
 
 
-def fitted(runs: list[tuple[int, int, float, float]], bandwidth: float) -> Costs:
+def fitted(runs: list[tuple[int, float]], dispatch: float, bandwidth: float) -> Costs:
     """Least squares, relative: worker seconds of a tile = task + pair * size^2."""
-    size, tiles, worker, scheduler = np.array(runs).T
-    seconds = worker / tiles
+    size, seconds = np.array(runs).T
     design = np.stack([size**2, np.ones_like(size)], axis=1) / seconds[:, None]
     pair, task = np.linalg.lstsq(design, np.ones_like(seconds))[0]
     error = np.abs(design @ [pair, task] - 1).max()
     print(f"fit: {1e9 * pair:.1f} ns a pair + {1e3 * task:.1f} ms a task, off by at most {100 * error:.0f} %")
-    return Costs(pair, max(task, 0.0), float((scheduler / tiles).mean()), bandwidth)
+    return Costs(pair, max(task, 0.0), dispatch, bandwidth)
 
 
 def simulated(costs: Costs, rows: int, workers: int, size: int = 2048, itemsize: int = 4) -> float:
@@ -94,13 +100,11 @@ def simulated(costs: Costs, rows: int, workers: int, size: int = 2048, itemsize:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print(
-            "| workers | tile | CPU in the worker, a tile | CPU in the scheduler, a tile |\n|---|---|---|---|"
-        )
-        runs = [run for count in (1, 2) for run in measured(count, folder)]
+        print("| workers | tile | CPU in the worker, a tile |\n|---|---|---|")
+        (one, first), (two, second) = (measured(count, folder) for count in (1, 2))
         given = [float(b) for a, b in zip(sys.argv, sys.argv[1:], strict=False) if a == "--bandwidth"]
         bandwidth = given[0] if given else write_bandwidth(folder)
-    costs = fitted(runs, bandwidth)
+    costs = fitted(one + two, max(first, second), bandwidth)
     print(f"dispatch {1e3 * costs.dispatch:.1f} ms a task, disk {bandwidth / 1e9:.2f} GB/s")
     for shared in (bandwidth, 10 * bandwidth, np.inf):
         name = "no bound by the disk" if np.isinf(shared) else f"{shared / 1e9:.2f} GB/s"

@@ -9,7 +9,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, Self
 
 _CONNECT_SECONDS = 10
 # The scheduler gives a task up when so many workers have died under it; the client then hands it in again.
@@ -31,7 +31,7 @@ class Engine(ABC):
     def close(self) -> None:
         """Let go of threads or of the connection."""
 
-    def __enter__(self) -> "Engine":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:

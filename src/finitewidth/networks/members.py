@@ -79,7 +79,8 @@ def map_members(
             compute = functools.partial(_computed, member=member, key=key, block=block)
             run = lambda piece: zip(piece, pool.map(compute, piece), strict=True)
         else:
-            cluster = stack.enter_context(DaskCluster(scheduler))
+            cluster = DaskCluster(scheduler)
+            stack.callback(cluster.close)
             packed = _packed(member, key)
             run = lambda piece: cluster.map(_computed_there, piece, packed, block)
             per_file = max(per_file, 2 * cluster.count)

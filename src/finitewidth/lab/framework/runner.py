@@ -50,7 +50,8 @@ def run_on_worker(id: str, scale: Scale, seed: int) -> dict[str, Any]:
 
 def from_worker(found: dict[str, Any]) -> Outcome:
     """The outcome of `run_on_worker`, with its claim."""
-    return Outcome(**(found | {"claim": registry.claim(found["claim"])}))
+    arguments: dict[str, Any] = found | {"claim": registry.claim(found["claim"])}
+    return Outcome(**arguments)
 
 
 def save(outcome: Outcome, directory: Path) -> None:

@@ -92,13 +92,12 @@ class _WideNetwork(BaseEstimator):
 
     def _joint(self, X) -> TrainedDistribution:
         """The law of all inputs together."""
-        law = self._distribution(X) if isinstance(self.law_, FittedLaw) else None
-        if not isinstance(law, TrainedDistribution):
+        if not isinstance(self.law_, FittedLaw):
             raise ValueError(
                 "covariances and samples of networks need their kernels in memory, and this estimator was "
                 f"fitted without: {self.law_.means.why}."
             )
-        return law
+        return self.law_.distribution(self._inputs(X))
 
 
 class _Regressor(RegressorMixin, _WideNetwork):

@@ -7,12 +7,14 @@ from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
 from finitewidth.prediction.large.budget import direct_bytes
-from finitewidth.prediction.large.system import some_rows
-from finitewidth.prediction.selection.ridge import RidgeChoice, choose_noise, choose_ridge
+from finitewidth.prediction.large.system import RIDGE_FOR_SINGLE, some_rows
+from finitewidth.prediction.selection.ridge import INDIFFERENT, RidgeChoice, choose_noise, choose_ridge
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.statistics.kernels import kernels
 
 _MOST_ROWS, _LEAST_ROWS = 4_000, 500
+# More rows want a smaller ridge, and the solver is as quick with it: losses are told apart more finely.
+_FINER = 0.1
 
 
 def rows_to_choose_on(n: int, memory: int) -> Int[np.ndarray, " some"]:
@@ -31,9 +33,17 @@ def ridge_by_some_rows(
     index: Int[np.ndarray, " train"] | None,
     rows: Int[np.ndarray, " some"],
 ) -> RidgeChoice:
-    """The ridge under which these rows, each left out in turn, are predicted best by the others."""
+    """The ridge under which these rows, each left out in turn, are predicted best by the others.
+
+    One that lets the tiles be single precision is kept as long as its loss is as good as any.
+    """
     problem = TrainingProblem.of(net, x[rows], y[rows], x[rows[:1]])
-    return choose_ridge(problem, algorithm, None if index is None else index[rows])
+    choice = choose_ridge(problem, algorithm, None if index is None else index[rows])
+    mean = float(np.mean(np.diag(np.asarray(problem.train.ntk))))
+    worse = choice.losses - choice.losses.min()
+    ridge = choice.ridges[worse <= _FINER * INDIFFERENT].max()
+    single = choice.ridges[(choice.ridges >= RIDGE_FOR_SINGLE * mean) & (worse <= INDIFFERENT)]
+    return choice._replace(ridge=float(max([ridge, *single[:1]])))
 
 
 def noise_by_some_rows(

@@ -32,7 +32,7 @@ Governed = Literal["ntk", "nngp"]
 # cheaper than some fourteen sweeps of 2 N^2 for each point.
 _ROWS_A_POINT = 80
 # Below this ridge, relative to the diagonal, kernels rounded to single precision may lose their sign.
-_RIDGE_FOR_SINGLE = 3e-4
+RIDGE_FOR_SINGLE = 3e-4
 _SPARE_DISK = 1.1
 # Relative residuals of test points, whose variance is a small difference of large numbers, and of training
 # rows: conjugate gradients give their A_ii to second order in the residual.
@@ -89,7 +89,7 @@ class LargeSystem:
         x = np.asarray(x)
         self.stages.begin("inputs")
         mean = self._mean_diagonal(net, x)
-        if x.dtype == np.float64 and self.ridge >= _RIDGE_FOR_SINGLE * mean:
+        if x.dtype == np.float64 and self.ridge >= RIDGE_FOR_SINGLE * mean:
             x = x.astype(np.float32)
         self.budget = iterative_budget(
             len(x), math.prod(x.shape[1:]), outputs, x.dtype.itemsize, self.threads, memory
