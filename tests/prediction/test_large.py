@@ -8,7 +8,7 @@ from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
 from finitewidth.prediction.large import budget, subset, system
 from finitewidth.prediction.large.predict import predict_large
 from finitewidth.prediction.selection.class_probabilities import label_noise
-from finitewidth.prediction.selection.ridge import RidgeChoice, held_out
+from finitewidth.prediction.selection.ridge import held_out
 
 NET = fw.MLP((1, 1), "relu", 0.1, 2.0)
 
@@ -211,18 +211,18 @@ def test_variances_of_few_and_of_many_points(data, laws, monkeypatch, points):
     assert len(made) == (points > 2)
 
 
-def test_a_ridge_for_many_rows_is_the_smaller_of_equals(data, monkeypatch):
-    """Losses that differ by less than a tenth of what counts for few rows decide; so does single precision."""
-    x, y, _ = data
-    mean = float(np.mean(np.diag(np.asarray(fw.kernels(NET, x).ntk))))
-    ridges = mean * np.array([1e-5, 3.2e-4, 1e-2, 1e-1])
-    for losses, expected in (
-        ([0.0, 1e-4, 1e-3, 1.0], ridges[1]),
-        ([0.0, 1e-3, 1.9e-3, 1.0], ridges[1]),
-        ([0.0, 3e-3, 4e-3, 1.0], ridges[0]),
-        ([1.0, 1e-3, 1e-4, 0.0], ridges[3]),
-    ):
-        choice = RidgeChoice(0.0, label_noise, ridges, np.array(losses))
-        monkeypatch.setattr(subset, "choose_ridge", lambda *_, choice=choice: choice)
-        found = subset.ridge_by_some_rows(NET, x, y, fw.GradientDescent(), None, np.arange(260))
-        assert found.ridge == expected
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ([0.0, 1e-4, 1e-3, 1.0], 1),
+        ([0.0, 1e-3, 1.9e-3, 1.0], 1),
+        ([0.0, 3e-3, 4e-3, 1.0], 0),
+        ([1.0, 1e-3, 1e-4, 0.0], 3),
+        ([1.0, 1e-3, 0.0, 1e-3], 2),
+    ],
+)
+def test_a_ridge_for_many_rows_is_small_and_lets_tiles_be_single(losses, expected):
+    """Losses count that differ by a tenth of what counts for few rows; single precision counts for more."""
+    assert (
+        subset.smallest_of_the_best(3e-4, np.array([1e-5, 3.2e-4, 1e-2, 0.1]), np.array(losses)) == expected
+    )

@@ -1,5 +1,7 @@
 """The ridge and the noise for many rows, chosen on as many of them as their kernels fit into memory."""
 
+import functools
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -38,12 +40,19 @@ def ridge_by_some_rows(
     One that lets the tiles be single precision is kept as long as its loss is as good as any.
     """
     problem = TrainingProblem.of(net, x[rows], y[rows], x[rows[:1]])
-    choice = choose_ridge(problem, algorithm, None if index is None else index[rows])
     mean = float(np.mean(np.diag(np.asarray(problem.train.ntk))))
-    worse = choice.losses - choice.losses.min()
-    ridge = choice.ridges[worse <= _FINER * INDIFFERENT].max()
-    single = choice.ridges[(choice.ridges >= RIDGE_FOR_SINGLE * mean) & (worse <= INDIFFERENT)]
-    return choice._replace(ridge=float(max([ridge, *single[:1]])))
+    pick = functools.partial(smallest_of_the_best, RIDGE_FOR_SINGLE * mean)
+    return choose_ridge(problem, algorithm, None if index is None else index[rows], pick)
+
+
+def smallest_of_the_best(
+    single: float, ridges: Float[np.ndarray, " tried"], losses: Float[np.ndarray, " tried"]
+) -> int:
+    """The largest ridge with nearly the least loss; rather one above `single` whose loss is as good as any."""
+    worse = losses - losses.min()
+    best = np.flatnonzero(worse <= _FINER * INDIFFERENT)[-1]
+    above = np.flatnonzero((ridges >= single) & (worse <= INDIFFERENT))
+    return int(max([best, *above[:1]]))
 
 
 def noise_by_some_rows(
