@@ -48,7 +48,7 @@ def ridge_by_some_rows(
 def smallest_of_the_best(
     single: float, ridges: Float[np.ndarray, " tried"], losses: Float[np.ndarray, " tried"]
 ) -> int:
-    """The largest ridge with nearly the least loss; rather one above `single` whose loss is as good as any."""
+    """The largest ridge with nearly the least loss, or one above `single` whose loss is as good as any."""
     worse = losses - losses.min()
     best = np.flatnonzero(worse <= _FINER * INDIFFERENT)[-1]
     above = np.flatnonzero((ridges >= single) & (worse <= INDIFFERENT))
