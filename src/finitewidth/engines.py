@@ -9,7 +9,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from typing import Any, Self
+from typing import Any
 
 _CONNECT_SECONDS = 10
 # The scheduler gives a task up when so many workers have died under it; the client then hands it in again.
@@ -18,7 +18,9 @@ _WAITING = 2_000
 
 
 class Engine(ABC):
-    """Runs a function on many items; results come in any order."""
+    """Runs a function on many items, `count` of them at a time; results come in any order."""
+
+    count: int
 
     @abstractmethod
     def map(self, function: Callable[..., Any], items: Sequence[Any], *shared: Any) -> Iterator[Any]:
@@ -31,7 +33,7 @@ class Engine(ABC):
     def close(self) -> None:
         """Let go of threads or of the connection."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Engine":
         return self
 
     def __exit__(self, *_: Any) -> None:
