@@ -1,8 +1,9 @@
 """Draws the pictures of lazy training, optimisers, importance weights and influence.
 
-python docs/figures_optimisers.py
+python docs/figures_optimisers.py [NAME ...]
 """
 
+import sys
 from pathlib import Path
 
 import jax
@@ -17,7 +18,7 @@ from finitewidth.dynamics import equivariant_rates, importance_effect, newton_sc
 from finitewidth.linalg import CUBIC
 from finitewidth.measure import fit_to_the_end, influence, leave_one_out, specimen
 from finitewidth.networks import (
-    learning_rate_sweep,
+    learning_rate_transfer,
     linearised_path,
     logistic_flow,
     steepest_descent,
@@ -93,41 +94,51 @@ def lazy_picture() -> Figure:
 
 def transfer_picture() -> Figure:
     """Loss over learning rate at several widths, for three optimisers in two parametrisations."""
-
-    def task(key, points: int):
-        x = jax.random.normal(key, (points, 8), jnp.float32)
-        return x, jnp.sin(2 * x[:, :1]) * x[:, 1:2] + jnp.cos(2 * x[:, 3:4]) * x[:, 2:3]
-
-    data, held_out = task(jax.random.key(0), 60 * 64), task(jax.random.key(1), 512)
-    grids = {"sgd": np.arange(-17, -11), "adam": np.arange(-10, -3), "muon": np.arange(-9, -2)}
-    widths = (32, 128)
-    names = {"standard": "standard", "mup:32": "maximal update"}
+    widths, steps, batch, networks = (64, 128, 256, 512), 40, 64, 6
+    x = jax.random.normal(jax.random.key(0), (steps * batch, 8), jnp.float32)
+    y = jnp.sin(2 * x[:, :1]) + x[:, 1:2] * x[:, 2:3]
+    grids = {
+        ("standard", "sgd"): (-21, -13),
+        ("standard", "adam"): (-13, -5),
+        ("standard", "muon"): (-9, -2),
+        ("mup:64", "sgd"): (-19, -12),
+        ("mup:64", "adam"): (-10, -3),
+        ("mup:64", "muon"): (-8, -1),
+    }
+    names = {"sgd": "gradient descent", "adam": "Adam", "muon": "Muon"}
     with style.house_style():
-        title = "Learning rates across widths: standard parametrisation above, maximal update below"
-        figure, axes = style.panels(title, 6)
-        for row, parametrisation in enumerate(names):
-            for column, (optimizer, exponents) in enumerate(grids.items()):
-                panel, best = axes[3 * row + column], []
-                for n, color in zip(widths, style.PALETTE, strict=False):
-                    net = fw.MLP((n,) * 3, "relu", 0.0, 2.0, parametrisation=parametrisation)
-                    sweep = learning_rate_sweep(
-                        net,
-                        jax.random.key(n),
-                        3,
-                        *data,
-                        *held_out,
-                        2.0**exponents,
-                        steps=60,
-                        optimizer=optimizer,
-                        batch_size=64,
-                    )
-                    best.append(sweep.best)
-                    panel.plot(sweep.rates, sweep.curve, "o-", ms=3.5, lw=1.2, color=color, label=f"$n={n}$")
-                    panel.axvline(sweep.best, color=color, lw=0.9, ls=":")
-                slope = np.polyfit(np.log2(widths), np.log2(best), 1)[0]
-                print(f"{optimizer} {parametrisation}: exponent {slope:.2f}", np.round(np.log2(best), 2))
-                panel.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="loss held out")
-                panel.set_title(f"{optimizer}, {names[parametrisation]}: width$^{{{slope:.2f}}}$")
+        figure, axes = style.panels(
+            "Learning rates across widths: standard parametrisation above, maximal update below", 6
+        )
+        for panel, ((parametrisation, optimizer), (lowest, highest)) in zip(axes, grids.items(), strict=True):
+            found = learning_rate_transfer(
+                lambda n, p=parametrisation: fw.MLP((n,) * 3, "relu", 0.0, 2.0, parametrisation=p),
+                widths,
+                jax.random.key(1),
+                networks,
+                x,
+                y,
+                2.0 ** np.arange(lowest, highest + 1),
+                steps=steps,
+                optimizer=optimizer,
+                batch_size=batch,
+            )
+            best, power = found.best, found.exponent
+            print(
+                f"{optimizer} {parametrisation}: exponent {power.value:.2f} +- {power.sem:.2f},",
+                "best 2^",
+                np.round(np.log2(best.value), 2),
+                "edge",
+                found.on_the_edge,
+                flush=True,
+            )
+            for n, curve, at, color in zip(widths, found.curves, best.value, style.PALETTE, strict=False):
+                panel.plot(found.rates, curve, "o-", ms=3, lw=1.2, color=color, label=f"$n={n}$")
+                panel.axvline(at, color=color, lw=0.9, ls=":")
+            panel.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="training loss")
+            panel.set_title(
+                f"{names[optimizer]}: width$^{{\\,{power.value:.2f}\\,\\pm\\,{power.sem:.2f}}}$"
+            )
         axes[0].legend()
     return figure
 
@@ -282,6 +293,8 @@ def main() -> None:
     """Write every picture."""
     IMAGES.mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         save_figure(draw(), IMAGES / f"{name}.png")
 
 

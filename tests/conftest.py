@@ -63,6 +63,7 @@ def pytest_collection_modifyitems(items):
 
 
 _TESTS = itertools.count()
+_MOST_BYTES = 2.5e9
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +74,12 @@ def _few_programs():
     """
     if next(_TESTS) % 10 == 0:
         release_programs()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _little_memory():
+    """Between files, which share few programs, a worker forgets its programs before they fill the memory."""
+    release_programs(most_bytes=_MOST_BYTES)
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
 """What others install: the wheel, its licence, and a description that package indexes can show."""
 
 import importlib
+import json
+import os
 import pkgutil
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
@@ -41,9 +45,66 @@ def test_wheel_is_complete(wheel):
     names = set(wheel.namelist())
     info = f"finitewidth-{PROJECT['version']}.dist-info"
     assert {"finitewidth/py.typed", "finitewidth/report/page.css", f"{info}/licenses/LICENSE"} <= names
-    modules = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.py")}
-    assert modules <= names
+    sources = [p for p in (ROOT / "src").rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    assert {p.relative_to(ROOT / "src").as_posix() for p in sources} <= names
+    assert [name for name in names if name.startswith("finitewidth/serve/static/") and name.endswith(".js")]
     assert not [name for name in names if not name.startswith(("finitewidth/", info))]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A Python outside the source tree with the wheel in it; the libraries are those of this Python."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # A path from a .pth file is searched last, and what an editable install has put there is not read.
+    (packages / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
+    subprocess.run(
+        [*install, "--no-deps", "--no-index", "--quiet", "--disable-pip-version-check", wheel.filename],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def elsewhere(installed, tmp_path_factory):
+    """Runs a program of that Python in an empty folder."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(program, *arguments):
+        return subprocess.run(
+            [installed / "bin" / program, *arguments],
+            cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True,
+        ).stdout  # fmt: skip
+
+    return run
+
+
+class TestInstalledWheel:
+    """What a user has who knows nothing of this folder."""
+
+    def test_python_finds_the_wheel_and_not_the_source_tree(self, elsewhere, installed):
+        code = "import finitewidth; print(finitewidth.__file__, finitewidth.__version__)"
+        place, version = elsewhere("python", "-c", code).split()
+        assert Path(place).is_relative_to(installed)
+        assert version == PROJECT["version"]
+
+    def test_its_files_are_there(self, installed):
+        (package,) = installed.glob("lib/python*/site-packages/finitewidth")
+        sources = [
+            p for p in (ROOT / "src" / "finitewidth").rglob("*") if p.suffix not in ("", ".py", ".pyc")
+        ]
+        assert len(sources) > 5
+        for source in sources:
+            copy = package / source.relative_to(ROOT / "src" / "finitewidth")
+            assert copy.read_bytes() == source.read_bytes()
+
+    def test_the_command_measures_a_claim(self, elsewhere):
+        (record,) = json.loads(elsewhere("finitewidth", "lab", "run", "criticality-conditions", "--json"))
+        assert record["holds"]
+        assert record["versions"]["finitewidth"] == PROJECT["version"]
 
 
 def test_metadata_says_who_may_use_it_and_for_what(metadata):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from finitewidth.programs import memory_maps, release_programs
+from finitewidth.programs import memory_maps, release_programs, resident_bytes
 
 on_linux = pytest.mark.skipif(memory_maps() is None, reason="only Linux tells the memory maps of a process")
 
@@ -29,6 +29,18 @@ def test_programs_take_memory_maps_and_give_them_back():
     assert crowded >= before + 30
     assert release_programs(share=0.0)
     assert memory_maps() <= before + 15
+
+
+@on_linux
+def test_programs_give_their_memory_back():
+    release_programs(share=0.0)
+    before = resident_bytes()
+    _compile(60)
+    crowded = resident_bytes()
+    assert crowded >= before + 30e6
+    assert not release_programs(share=1.0, most_bytes=crowded + 30e6)
+    assert release_programs(share=1.0, most_bytes=crowded - 30e6)
+    assert resident_bytes() <= (before + crowded) / 2
 
 
 @on_linux

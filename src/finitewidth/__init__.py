@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.ensembles import Ensemble, train_ensemble
     from finitewidth.networks.monte_carlo import MonteCarloKernels, monte_carlo_kernels
+    from finitewidth.networks.pieces import train_in_pieces
     from finitewidth.networks.tangent_kernel import empirical_ntk, empirical_ntk_by_group
     from finitewidth.networks.tangent_products import TangentProducts, empirical_ntk_products
     from finitewidth.networks.taylor import expand
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction.predict import predict
     from finitewidth.prediction.training_problem import TrainingProblem
     from finitewidth.saving import load
+    from finitewidth.statistics.adjustable_kernels import AdjustableKernels, adjustable_kernels
     from finitewidth.statistics.corrections import Corrections, corrections
     from finitewidth.statistics.criticality import criticality, susceptibilities
     from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope

@@ -1,8 +1,10 @@
 """Arguments that cannot be meant: one sentence with the argument, its value and what would be right."""
 
+import itertools
 import math
 import operator
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -33,6 +35,14 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
         allowed = False
     if not allowed:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def check_widths(widths: Sequence[int]) -> tuple[int, ...]:
+    """Refuse fewer than two widths, and widths that do not rise."""
+    widths = tuple(int(width) for width in widths)
+    if len(widths) < 2 or widths[0] < 1 or any(a >= b for a, b in itertools.pairwise(widths)):
+        raise ValueError(f"widths must be at least two rising whole numbers, got {widths}.")
+    return widths
 
 
 def check_positive(name: str, value: Any) -> None:

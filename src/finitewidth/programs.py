@@ -6,11 +6,14 @@ the library decide for themselves (the environment variable JAX_COMPILATION_CACH
 
 Every program occupies about three memory maps of its process, and Linux allows 65,530 of them. A process
 that runs out while it writes a program to disk is aborted by the compiler, so one that compiles
-thousands of programs has to call `release_programs` now and then.
+thousands of programs has to call `release_programs` now and then. A program also occupies one to two
+megabytes, which the C library keeps after the program is forgotten unless it is told to return them.
 """
 
+import ctypes
 import gc
 import hashlib
+import math
 import os
 import platform
 import sys
@@ -21,6 +24,7 @@ from pathlib import Path
 
 _MAPS = Path("/proc/self/maps")
 _MOST_MAPS = Path("/proc/sys/vm/max_map_count")
+_PAGES = Path("/proc/self/statm")
 _CPU = Path("/proc/cpuinfo")
 _MOST_BYTES = 2 * 2**30
 
@@ -33,19 +37,47 @@ def memory_maps() -> int | None:
         return sum(1 for _ in maps)
 
 
-def release_programs(share: float = 0.3) -> bool:
-    """Forget all compiled programs if their process uses more than a share of its memory maps.
+def resident_bytes() -> int | None:
+    """Bytes of memory that this process occupies; None where the system does not tell."""
+    if not _PAGES.exists():
+        return None
+    return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    Programs that are needed again are compiled again. Returns whether anything was forgotten.
+
+def release_programs(share: float = 0.3, most_bytes: float = math.inf) -> bool:
+    """Forget all compiled programs if their process uses too many memory maps or too much memory.
+
+    Programs that are needed again are compiled again, or read from the directory of `keep_programs`.
+
+    Parameters
+    ----------
+    share
+        Of the memory maps that Linux allows.
+    most_bytes
+        Of memory that the whole process may occupy.
+
+    Returns
+    -------
+    Whether anything was forgotten.
     """
-    used = memory_maps()
-    if used is None or not _MOST_MAPS.exists() or used < share * int(_MOST_MAPS.read_text()):
+    used, occupied = memory_maps(), resident_bytes()
+    crowded = used is not None and _MOST_MAPS.exists() and used >= share * int(_MOST_MAPS.read_text())
+    if not crowded and not (occupied is not None and occupied >= most_bytes):
         return False
     import jax
 
     jax.clear_caches()
     gc.collect()
+    _return_memory()
     return True
+
+
+def _return_memory() -> None:
+    """Give freed memory back to the system, where the C library can (glibc)."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def keep_programs(say: Callable[[str], None], most_bytes: int = _MOST_BYTES) -> Path | None:

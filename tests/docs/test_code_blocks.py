@@ -4,11 +4,15 @@ import doctest
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+
+from book import load
 
 ROOT = Path(__file__).resolve().parents[2]
 _RUNNER = Path(__file__).with_name("page.py")
@@ -25,6 +29,10 @@ PAGES = [
 ]
 
 
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
+notebooks = load(ROOT / "docs" / "hooks" / "notebooks.py")
+
+
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -38,6 +46,32 @@ def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch, un
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", sys.argv)
     _compare(page, blocks, page_module.run(page))
+
+
+@pytest.mark.parametrize("script", TUTORIALS, ids=name_of)
+def test_tutorials_run_and_print_and_draw_what_they_say(script, tmp_path, monkeypatch, unchecked_annotations):
+    """On the page, in the notebook, and in the folder of pictures."""
+    page = tmp_path / f"{script.stem}.md"
+    page.write_text(notebooks.page(script), encoding="utf-8")
+    blocks = page_module.blocks(page.read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    _compare(script, blocks, page_module.run(page))
+    found = nbformat.reads(notebooks.notebook(script), as_version=4)
+    code = [cell for cell in found.cells if cell.cell_type == "code"]
+    assert [cell.source + "\n" for cell in code] == [block.code for block in blocks]
+    printed = ["".join(output.get("text", "") for output in cell.outputs) for cell in code]
+    assert printed == [block.output or "" for block in blocks]
+    pictures = {path.name for path in tmp_path.glob("*.png")}
+    assert pictures == set(re.findall(r"images/(tutorial-[a-z-]+\.png)", page.read_text(encoding="utf-8")))
+    assert sum("image/png" in output.get("data", {}) for cell in code for output in cell.outputs) == 1
+    assert "http" not in notebooks.notebook(script)
+
+
+def test_every_tutorial_is_in_the_book():
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert len(TUTORIALS) >= 4
+    assert [script.stem for script in TUTORIALS if f"tutorials/{script.stem}.md" not in nav] == []
 
 
 def test_the_readme_runs_in_a_process_of_its_own(tmp_path):

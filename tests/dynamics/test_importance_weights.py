@@ -60,7 +60,7 @@ def test_a_network_that_interpolates_forgets_its_weights_and_a_penalty_keeps_the
 WRONG = {
     "not separable": (
         lambda: importance_effect(np.array([[1.0], [1.0]]), np.array([1, -1]), np.ones(2)),
-        "the data are not separable by a hyperplane through the origin: 2 of the points",
+        "the classes are not separable by a hyperplane: 2 points (rows 0, 1)",
     ),
     "no basis": (
         lambda: importance_effect(np.array([[1.0, 0.0], [3.0, 1.0]]), np.array([1, 1]), np.ones(2)),

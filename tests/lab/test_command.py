@@ -26,7 +26,7 @@ def wide_terminal(monkeypatch):
 def records(tmp_path):
     """What two earlier runs left."""
     for id, holds in (("criticality-conditions", True), ("fan-in-scaling", False)):
-        saved = {"id": id, "holds": holds, "scale": "quick", "seed": 3}
+        saved = {"id": id, "holds": holds, "scale": "quick", "seed": 3, "seconds": 12.34}
         (tmp_path / f"{id}.json").write_text(json.dumps(saved), encoding="utf-8")
         os.utime(tmp_path / f"{id}.json", (1.7e9, 1.7e9))
     return tmp_path
@@ -39,7 +39,10 @@ def test_list_is_a_line_for_every_claim_below_its_chapter(records):
     chapters = list(dict.fromkeys(claim.chapter for claim in registry.claims()))
     assert len(lines) == len(registry.claims()) + len(chapters)
     assert [line for line in lines if line in chapters] == chapters
-    verdicts = {"criticality-conditions": "holds 2023-11-14", "fan-in-scaling": "fails 2023-11-14"}
+    verdicts = {
+        "criticality-conditions": "holds   12.3 s",
+        "fan-in-scaling": "fails   12.3 s",
+    }
     for claim in registry.claims():
         (line,) = (line for line in lines if line.split()[0] == claim.id)
         assert claim.title in line
@@ -55,7 +58,7 @@ def test_list_stays_on_one_line_of_a_terminal(width, records, monkeypatch):
     (cut,) = (line for line in lines if line.startswith("trained-mean-width"))
     assert "finite width shifts the trained mean" in cut
     assert "…" in cut
-    assert any(line.endswith("holds 2023-11-14") for line in lines)
+    assert any(line.endswith("holds   12.3 s") for line in lines)
 
 
 def test_list_without_earlier_runs(tmp_path):
@@ -79,7 +82,14 @@ def test_show_has_the_statement_the_source_and_the_last_run(records):
     claim = registry.claim("criticality-conditions")
     result = runner.invoke(app, ["lab", "show", claim.id, "--out", str(records)])
     shown = " ".join(result.stdout.split())
-    for words in (claim.title, claim.chapter, claim.statement, claim.source, "holds 2023-11-14", "seed 3"):
+    for words in (
+        claim.title,
+        claim.chapter,
+        claim.statement,
+        claim.source,
+        "holds 12.3 s",
+        "seed 3, 2023-11-14",
+    ):
         assert words in shown
     never = runner.invoke(app, ["lab", "show", "relu-critical", "--out", str(records)])
     assert "Last run -" in " ".join(never.stdout.split())
@@ -99,7 +109,13 @@ def test_list_as_json(records):
     result = runner.invoke(app, ["lab", "list", "--json", "--out", str(records)])
     listed = json.loads(result.stdout)
     last = {entry["id"]: entry["last"] for entry in listed}
-    assert last["fan-in-scaling"] == {"holds": False, "date": "2023-11-14", "scale": "quick", "seed": 3}
+    assert last["fan-in-scaling"] == {
+        "holds": False,
+        "date": "2023-11-14",
+        "scale": "quick",
+        "seed": 3,
+        "seconds": 12.34,
+    }
     assert last["relu-critical"] is None
     assert {entry["id"] for entry in listed} == {claim.id for claim in registry.claims()}
     assert all({"id", "chapter", "statement", "source"} <= set(entry) for entry in listed)
@@ -113,9 +129,85 @@ def test_run_as_json_writes_files_and_keeps_standard_output_clean(tmp_path):
     (outcome,) = json.loads(result.stdout)
     assert outcome["id"] == "criticality-conditions"
     assert outcome["holds"] is True
-    assert {"criticality-conditions.json", "criticality-conditions.png"} == {
-        p.name for p in tmp_path.iterdir()
-    }
+    written = {"criticality-conditions.json", "criticality-conditions.png", "ledger.json"}
+    assert written == {p.name for p in tmp_path.iterdir()}
+
+
+def test_the_ledger_has_every_claim_and_the_last_verdict_of_those_that_ran(tmp_path):
+    runner.invoke(app, ["lab", "run", "criticality-conditions", "--out", str(tmp_path)])
+    ledger = json.loads((tmp_path / "ledger.json").read_text(encoding="utf-8"))
+    entries = {entry["id"]: entry for entry in ledger["entries"]}
+    assert list(entries) == [claim.id for claim in registry.claims()]
+    ran = entries.pop("criticality-conditions")
+    assert (ran["holds"], ran["scale"], ran["seed"]) == (True, "quick", 0)
+    assert 0 < ran["cpu_seconds"] == pytest.approx(ledger["summary"]["cpu_seconds"], abs=0.06)
+    saved = json.loads((tmp_path / "criticality-conditions.json").read_text(encoding="utf-8"))
+    strain = [check["statistic"] / check["tolerance"] for check in saved["checks"]]
+    assert ran["decisive"] == saved["checks"][int(np.argmax(strain))]
+    assert {entry["holds"] for entry in entries.values()} == {None}
+    counts = {name: ledger["summary"][name] for name in ("claims", "hold", "fail", "not run")}
+    total = len(registry.claims())
+    assert counts == {"claims": total, "hold": 1, "fail": 0, "not run": total - 1}
+
+
+@pytest.mark.parametrize(
+    "name", ["Criticality", "criticality", "Wide limit", "the_wide_limit", "The wide limit"]
+)
+def test_a_chapter_stands_for_its_claims(name):
+    from finitewidth.cli.lab_job import chosen
+
+    if name == "Wide limit":
+        with pytest.raises(ValueError, match="there is no claim 'Wide limit'"):
+            chosen([name], False)
+        return
+    title = "Criticality" if name.lower() == "criticality" else "The wide limit"
+    assert chosen([name], False) == [claim for claim in registry.claims() if claim.chapter == title]
+
+
+def test_a_claim_that_is_named_twice_runs_once():
+    from finitewidth.cli.lab_job import chosen
+
+    found = chosen(["relu-critical", "criticality", "relu-critical"], False)
+    assert [claim.id for claim in found].count("relu-critical") == 1
+    assert found[0].id == "relu-critical"
+
+
+def test_no_chapter_is_called_like_a_claim():
+    assert not [claim.id for claim in registry.claims() if registry.chapter_claims(claim.id)]
+
+
+def test_several_processes_find_what_one_finds(tmp_path):
+    """The order in which they finish shows neither in the table nor in the ledger."""
+    ids = ["linear-critical", "criticality-conditions"]
+    run = ["lab", "run", *ids, "--json", "--out"]
+    one = json.loads(runner.invoke(app, [*run, str(tmp_path / "one"), "--jobs", "1"]).stdout)
+    two = json.loads(runner.invoke(app, [*run, str(tmp_path / "two"), "--jobs", "2"]).stdout)
+    assert [record["id"] for record in two] == ids
+    for first, second in zip(one, two, strict=True):
+        assert first["holds"] == second["holds"]
+        for name, numbers in first["measured"].items():
+            np.testing.assert_allclose(second["measured"][name]["value"], numbers["value"], rtol=1e-9)
+    assert (tmp_path / "two" / "linear-critical.png").exists()
+
+
+def test_the_longest_claims_come_first(tmp_path, monkeypatch):
+    """Known from earlier runs; the records still come in the order that was asked for."""
+    job = importlib.import_module("finitewidth.cli.lab_job")
+    ids = ["fan-in-scaling", "relu-critical", "linear-critical"]
+    for id, seconds in zip(ids, (1.0, 5.0, 3.0), strict=True):
+        (tmp_path / f"{id}.json").write_text(json.dumps(
+            {"id": id, "holds": True, "seconds": seconds, "checks": [{"statistic": 1.0, "tolerance": 2.0}]}
+        ))  # fmt: skip
+    started = []
+
+    def records_of(chosen, *arguments):
+        started.extend(claim.id for claim in chosen)
+        return ({"id": claim.id, "holds": True} for claim in chosen)
+
+    monkeypatch.setattr(job, "records_of", records_of)
+    records = job.run_all([registry.claim(id) for id in ids], "quick", 0, tmp_path, 2)
+    assert started == ["relu-critical", "linear-critical", "fan-in-scaling"]
+    assert [record["id"] for record in records] == ids
 
 
 def test_run_prints_the_verdict(tmp_path):
@@ -147,6 +239,11 @@ def test_a_failing_claim_gives_exit_code_one(tmp_path, monkeypatch):
     result = runner.invoke(app, ["lab", "run", "--all", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "fails" in result.stdout
+    said = " ".join(result.stderr.split())
+    assert "fails: criticality-conditions, seed 0, " in said
+    (saved,) = [json.loads((tmp_path / "criticality-conditions.json").read_text())]
+    check = next(check for check in saved["checks"] if not check["holds"])
+    assert f"{check['statistic'] / check['tolerance']:.3g} times what is allowed." in said
 
 
 def test_brackets_in_a_title_are_printed(tmp_path, monkeypatch):

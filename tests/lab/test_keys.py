@@ -3,15 +3,18 @@
 import ast
 import inspect
 import textwrap
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+from book import load
 from finitewidth import lab
 from finitewidth.lab.framework.random_problem import RandomProblem
 
 CLAIMS = {claim.id: claim for claim in lab.claims()}
+LAB = Path(lab.__file__).parent
 
 # Cheap ones of every kind: a claim that draws its data, its weights, its labels or its networks.
 CHEAP = (
@@ -67,25 +70,47 @@ def test_a_drawn_problem_follows_from_the_seed(id):
     assert first != other
 
 
-def test_no_claim_has_a_seed_of_its_own():
-    """Random data come from `Setting.rng` or from the key; the exceptions measure with their key."""
-    written = set()
-    for module in {inspect.getmodule(inspect.unwrap(claim.measure)) for claim in CLAIMS.values()}:
-        assert module is not None
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
-                "np.random.default_rng",
-                "jax.random.key",
-            ):
-                argument = node.args[0]
-                if isinstance(argument, ast.Constant):
-                    written.add((module.__name__.split(".")[-1], argument.value))
-    assert written == {
-        ("bounds", 4),
-        ("expanded_networks", 17),
-        ("positive_kernels", 7),
-        ("one_hidden_layer", 0),
+def wired_seeds(source: str) -> set[int]:
+    """Constants that a module makes random numbers from."""
+    makers = ("default_rng", "RandomState", "SeedSequence", "PRNGKey", "key", "seed")
+    return {
+        argument.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in makers
+        for argument in [*node.args, *(word.value for word in node.keywords)]
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, int)
     }
+
+
+def test_a_wired_seed_is_found():
+    assert wired_seeds("rng = np.random.default_rng(7)") == {7}
+    assert wired_seeds("k = random.key(seed=3); jax.random.PRNGKey(2); rng = default_rng(self.seed)") == {
+        2,
+        3,
+    }
+
+
+def test_no_claim_has_a_seed_of_its_own():
+    """Random data come from `RandomProblem.rng` or the key; two modules ask for a network's structure."""
+    wired = {
+        path.relative_to(LAB).as_posix(): wired_seeds(path.read_text(encoding="utf-8"))
+        for path in LAB.rglob("*.py")
+    }
+    assert {module: seeds for module, seeds in wired.items() if seeds} == {
+        "chapters/tangent_kernel/one_hidden_layer.py": {0},
+        "instruments/classifiers.py": {0},
+    }
+
+
+def test_equal_numbers_at_two_seeds_are_found():
+    """`make seeds` looks for them in the records of every claim."""
+    record = lambda id, value, fixed=False: {"id": id, "measured": {"a": [value]}, "deterministic": fixed}
+    runs = [
+        [record("drawn", 1.0), record("stuck", 2.0), record("fixed", 3.0, True)],
+        [record("drawn", 1.5), record("stuck", 2.5), record("fixed", 3.0, True)],
+        [record("drawn", 1.7), record("stuck", 2.0), record("fixed", 3.0, True)],
+    ]
+    assert load(Path(__file__).with_name("other_seeds.py")).wired_in(runs) == ["stuck"]
 
 
 @pytest.mark.parametrize("id", CHEAP)

@@ -1,33 +1,29 @@
 """What `finitewidth lab` does and prints."""
 
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from finitewidth.cli.claim_processes import records_of, records_of_cluster
 from finitewidth.cli.console import messages, output
-from finitewidth.engines import DaskCluster
-from finitewidth.lab.framework.claim import Claim, Outcome, Scale
-from finitewidth.lab.framework.registry import claim, claims
-from finitewidth.lab.framework.runner import (
-    describe,
-    from_worker,
-    last_record,
-    run_claim,
-    run_on_worker,
-    save,
-)
+from finitewidth.lab.framework.claim import Claim, Scale
+from finitewidth.lab.framework.ledger import decisive, last_record, strain, write_ledger
+from finitewidth.lab.framework.registry import chapter_claims, claim, claims
+from finitewidth.lab.framework.runner import describe
+
+Record = Mapping[str, Any]
 
 
 def described(records: Path) -> list[dict[str, Any]]:
-    """Every claim in the order of the book, with the verdict, date, scale and seed of its last run."""
-    parts = ("holds", "date", "scale", "seed")
+    """Every claim in the order of the book, with the verdict, date, scale, seed and cost of its last run."""
+    parts = ("holds", "date", "scale", "seed", "seconds")
     found = [(c, last_record(c.id, records)) for c in claims()]
-    return [describe(c) | {"last": last and {part: last[part] for part in parts}} for c, last in found]
+    return [describe(c) | {"last": last and {part: last.get(part) for part in parts}} for c, last in found]
 
 
 def print_list(records: Path) -> None:
@@ -45,19 +41,22 @@ def print_list(records: Path) -> None:
             output.print(line, highlight=False, soft_wrap=True)
 
 
-def print_claim(c: Claim, last: dict[str, Any] | None) -> None:
+def print_claim(c: Claim, last: Record | None) -> None:
     """Statement, source and last run of one claim."""
     output.print(
         f"[cyan]{c.id}[/]: {escape(c.title)}", f"[dim]{escape(c.chapter)}[/]\n", sep="\n", highlight=False
     )
     output.print(escape(c.statement), highlight=False)
     output.print(f"\n[bold]Source[/]  {escape(c.source)}", highlight=False)
-    run = "" if last is None else f", {last['scale']} scale, seed {last['seed']}"
+    run = "" if last is None else f", {last['scale']} scale, seed {last['seed']}, {last['date']}"
     output.print(f"[bold]Last run[/]  {_coloured(_last_verdict(last))}{run}", highlight=False)
 
 
-def _last_verdict(last: dict[str, Any] | None) -> str:
-    return "-" if last is None else f"{'holds' if last['holds'] else 'fails'} {last['date']}"
+def _last_verdict(last: Record | None) -> str:
+    if last is None:
+        return "-"
+    seconds = f"{last['seconds']:7.1f} s" if "seconds" in last else ""
+    return f"{'holds' if last['holds'] else 'fails'}{seconds}"
 
 
 def _coloured(verdict: str) -> str:
@@ -65,44 +64,44 @@ def _coloured(verdict: str) -> str:
     return f"[{colour}]{verdict}[/]" if colour else verdict
 
 
-def chosen(ids: list[str], everything: bool) -> list[Claim]:
-    """The claims with these ids, or all."""
-    if everything == bool(ids):
-        raise ValueError("lab run takes either ids of claims or --all; `finitewidth lab list` shows the ids.")
-    return list(claims()) if everything else [claim(id) for id in ids]
+def chosen(names: list[str], everything: bool) -> list[Claim]:
+    """The claims with these ids and of these chapters, each once, or all."""
+    if everything == bool(names):
+        raise ValueError(
+            "lab run takes ids of claims and names of chapters, or --all; `finitewidth lab list` shows both."
+        )
+    found = claims() if everything else [c for name in names for c in chapter_claims(name) or (claim(name),)]
+    return list({c.id: c for c in found}.values())
 
 
 def run_all(
-    chosen: list[Claim], scale: Scale, seed: int, out: Path, scheduler: str | None = None
-) -> list[Outcome]:
-    """Run claims and save each, with a bar that says how far it is: one by one, or on a Dask cluster."""
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int, scheduler: str | None = None
+) -> list[dict[str, Any]]:
+    """Run claims and save each, with a bar that says how far it is; their records in the order given."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
     )  # fmt: skip
-    outcomes: dict[str, Outcome] = {}
-    with (
-        Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress,
-        nullcontext() if scheduler is None else DaskCluster(scheduler) as cluster,
-    ):
-        task = progress.add_task("", total=len(chosen))
-        if cluster is None:
-            found = (run_claim(_named(c, progress, task), scale, seed) for c in chosen)
-        else:
-            progress.update(task, description=f"claims at {scheduler}")
-            found = map(from_worker, cluster.map(run_on_worker, [c.id for c in chosen], scale, seed))
-        for outcome in found:
-            save(outcome, out)
-            outcomes[outcome.claim.id] = outcome
-            progress.advance(task)
-    return [outcomes[c.id] for c in chosen]
+    # Those that took longest come first, so that no process is left with a long one at the end.
+    last = {c.id: last_record(c.id, out) or {} for c in chosen}
+    longest_first = sorted(chosen, key=lambda c: -last[c.id].get("seconds", 0.0))
+    found = {}
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
+        task = progress.add_task("the first claims", total=len(chosen))
+        running = (
+            records_of(longest_first, scale, seed, out, jobs)
+            if scheduler is None
+            else records_of_cluster(longest_first, scale, seed, out, scheduler)
+        )
+        for record in running:
+            found[record["id"]] = record
+            failing = sum(not done["holds"] for done in found.values())
+            words = record["id"] + (f", {failing} failing so far" if failing else "")
+            progress.update(task, description=words, advance=1)
+    write_ledger(claims(), out)
+    return [found[c.id] for c in chosen]
 
 
-def _named(c: Claim, progress: Progress, task: TaskID) -> Claim:
-    progress.update(task, description=c.id)
-    return c
-
-
-def verdicts(outcomes: list[Outcome]) -> Table:
+def verdicts(records: Sequence[Record]) -> Table:
     """One row for each claim: its prediction, its measurement and whether they agree."""
     table = Table(caption="Of each claim, the comparison closest to its tolerance.", caption_justify="left")
     table.show_lines = True
@@ -111,25 +110,43 @@ def verdicts(outcomes: list[Outcome]) -> Table:
     table.add_column("measured", justify="right", no_wrap=True)
     table.add_column("statistic", overflow="fold")
     table.add_column("verdict", no_wrap=True)
-    for outcome in outcomes:
-        check = outcome.verdict.decisive
-        sign = "≤" if check.holds else ">"
+    for record in records:
+        check = decisive(record)
+        sign = "≤" if check["holds"] else ">"
+        error = f"\n± {check['sem']:.1g}" if check["sem"] else ""
+        distance = f"{_number(check['statistic'], 2)} {sign} {_number(check['tolerance'], 2)}"
         table.add_row(
-            f"[cyan]{outcome.claim.id}[/]\n{escape(outcome.claim.title)}",
-            f"{check.predicted:.5g}",
-            f"{check.measured:.5g}" + (f"\n± {check.sem:.1g}" if check.sem else ""),
-            escape(f"{check.name}:\n{check.criterion}\n{check.statistic:.2g} {sign} {check.tolerance:.2g}"),
-            ("[green]holds[/]" if outcome.holds else "[bold red]fails[/]") + f"\n{outcome.seconds:.1f} s",
+            f"[cyan]{record['id']}[/]\n{escape(record['title'])}",
+            _number(check["predicted"], 5),
+            _number(check["measured"], 5) + error,
+            escape(f"{check['name']}:\n{check['criterion']}\n{distance}"),
+            ("[green]holds[/]" if record["holds"] else "[bold red]fails[/]") + f"\n{record['seconds']:.1f} s",
         )
     return table
 
 
-def false_alarms(outcomes: list[Outcome]) -> str:
+def failures(records: Sequence[Record]) -> list[str]:
+    """One sentence for every comparison that failed: which claim, what, and by how much."""
+    return [
+        f"{record['id']}, seed {record['seed']}, {check['name']}: predicted "
+        f"{_number(check['predicted'], 5)}, measured {_number(check['measured'], 5)}; {check['criterion']} "
+        f"{_number(check['statistic'], 3)}, {_number(strain(check), 3)} times what is allowed."
+        for record in records
+        for check in record["checks"]
+        if not check["holds"]
+    ]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "not finite" if value is None else f"{value:.{digits}g}"
+
+
+def false_alarms(records: Sequence[Record]) -> str:
     """How much a failure means."""
-    noisy = sum(check.false_alarm > 0 for outcome in outcomes for check in outcome.verdict.checks)
+    noisy = sum(check["false_alarm"] > 0 for record in records for check in record["checks"])
     if not noisy:
         return "Nothing compared here is random, so that no failure is a false alarm."
-    total = sum(outcome.verdict.false_alarm for outcome in outcomes)
+    total = sum(record["false_alarm"] for record in records)
     comparisons = "1 comparison" if noisy == 1 else f"{noisy} comparisons"
     return (
         f"{comparisons} with noise: if every claim here is true, a run with random keys fails with a "

@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import nnls
 from scipy.special import lambertw
 
 from finitewidth.arrays import AnyArray
-
-# A convex combination of the points z_i of this length, relative to the longest, is zero.
-_ZERO = 1e-9
+from finitewidth.dynamics.implicit_bias.max_margin import max_margin_of_rows
+from finitewidth.dynamics.implicit_bias.separability import separated
 
 
 class ImportanceEffect(NamedTuple):
@@ -51,7 +49,7 @@ class ImportanceEffect(NamedTuple):
     def ridge_difference(self, log_inverse_ridge: float) -> float:
         r"""Distance of the unit directions that minimise the loss plus $\frac r2|\theta|^2$.
 
-        The argument is log(1/r).         The minimum is where flow would be at a time t with $t\log t=1/r$.
+        The argument is log(1/r). The minimum is where flow would be at a time t with $t\log t=1/r$.
         """
         if not log_inverse_ridge > 1:
             raise ValueError(f"log_inverse_ridge must be larger than 1, got {log_inverse_ridge!r}.")
@@ -98,17 +96,16 @@ def importance_effect(
         raise ValueError(
             f"weights must be {len(z)} positive numbers, one per point, got shape {weights.shape}."
         )
-    theta, alpha = _hard_margin(z)
-    support = np.flatnonzero(alpha)
-    active = z[support]
+    separated(z)
+    found = max_margin_of_rows(z)
+    support, active = found.support, z[found.support]
     if len(support) != z.shape[1] or np.linalg.cond(active) > 1e10:
         raise ValueError(
             f"the {len(support)} support vectors are no basis of the {z.shape[1]} dimensions: weights of "
             "other points act at the same order, and no constant belongs to the support vectors alone."
         )
-    plain = np.linalg.solve(active, -np.log(len(z) * alpha[support]))
     shift = np.linalg.solve(active, np.log(weights[support]))
-    return ImportanceEffect(theta, alpha, support, plain + shift, plain)
+    return ImportanceEffect(found.weights, found.multipliers, support, found.offset + shift, found.offset)
 
 
 def _signed(x: Float[AnyArray, "n d"], y: AnyArray) -> Float[np.ndarray, "n d"]:
@@ -120,22 +117,3 @@ def _signed(x: Float[AnyArray, "n d"], y: AnyArray) -> Float[np.ndarray, "n d"]:
             f"y must be {len(x)} labels -1 or 1, got {np.unique(y)[:5].tolist()} of shape {y.shape}."
         )
     return x * y[:, None]
-
-
-def _hard_margin(z: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " n"]]:
-    """The shortest vector with z @ theta >= 1, and its multipliers.
-
-    Least squares with u >= 0 for (Z^T u, sum u) = (0, 1): a solution without residual is a convex
-    combination of the z_i that vanishes, and no vector has a positive product with all of them. Otherwise
-    the residual points to theta.
-    """
-    size = np.linalg.norm(z, axis=1).max()
-    rows = np.vstack([z.T, np.full(len(z), size)])
-    u, _ = nnls(rows, np.append(np.zeros(z.shape[1]), size), maxiter=50 * len(z))
-    if np.linalg.norm(z.T @ u) <= _ZERO * size:
-        raise ValueError(
-            f"the data are not separable by a hyperplane through the origin: {np.count_nonzero(u)} of the "
-            "points y_i x_i have a convex combination that is zero."
-        )
-    alpha = u / (1 - u.sum()) / size**2
-    return z.T @ alpha, alpha

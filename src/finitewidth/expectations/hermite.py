@@ -32,7 +32,7 @@ from finitewidth.expectations.kinks import (
 )
 from finitewidth.expectations.laws import Averages, PairLaw
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
-from finitewidth.expectations.truncation import terms_needed
+from finitewidth.expectations.truncation import terms_needed, terms_within
 
 DEFAULT_TERMS = 64
 _UNROLLED_ORDERS = 32
@@ -114,10 +114,22 @@ class HermiteSeries(PairLaw):
         return Averages(value, slope * normalise)
 
     def resolve(self, q, tolerance):
+        shape, q = self._met(q)
+        return _series(self.function, shape, terms_needed(self.function, shape, q, tolerance))
+
+    def resolve_within(
+        self, q: Float[np.ndarray, "*n"], tolerance: float, most: int
+    ) -> tuple["HermiteSeries", float]:
+        """The same law with at most so many terms, and the share of the averages that they leave out."""
+        shape, q = self._met(q)
+        terms, left_out = terms_within(self.function, shape, q, tolerance, most)
+        return _series(self.function, shape, terms), left_out
+
+    def _met(self, q: Float[Array | np.ndarray, "*n"]) -> tuple[Shape, Float[np.ndarray, " few"]]:
+        """Few variances that stand for those that are met, and the shape of the function seen from there."""
         q = np.asarray(q, dtype=np.float64)
         q = np.quantile(q[q > 0], [0.0, 0.5, 1.0]) if (q > 0).any() else np.ones(1)
-        shape = shape_at_zero(self.function).usable(float(q.max()))
-        return _series(self.function, shape, terms_needed(self.function, shape, q, tolerance))
+        return shape_at_zero(self.function).usable(float(q.max())), q
 
 
 def hermite_series(function: Elementwise, terms: int = DEFAULT_TERMS) -> HermiteSeries:

@@ -37,6 +37,20 @@ def terms_needed(function: Elementwise, shape: Shape, q: Float[np.ndarray, " n"]
     return longest
 
 
+def terms_within(
+    function: Elementwise, shape: Shape, q: Float[np.ndarray, " n"], tolerance: float, most: int
+) -> tuple[int, float]:
+    """At most `most` terms, as few as leave out less than `tolerance`, and the share that they leave out.
+
+    Where none does, the largest. Twice as many nodes as terms, at least 1024, say what is left out.
+    """
+    missing = _missing_share(function, shape, q, max(1024, 2 * most))
+    allowed = {terms: share for terms, share in missing.items() if terms <= most}
+    enough = [terms for terms, share in allowed.items() if share <= tolerance]
+    terms = enough[0] if enough else max(allowed)
+    return terms, allowed[terms]
+
+
 def _missing_share(
     function: Elementwise, shape: Shape, q: Float[np.ndarray, " n"], size: int
 ) -> dict[int, float]:

@@ -7,7 +7,6 @@ in divergence, one that falls means features that no longer learn; with the maxi
 neither happens.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from finitewidth.checks import check_whole
+from finitewidth.checks import check_whole, check_widths
 from finitewidth.estimate import Estimate, sample_mean
 from finitewidth.foreign import is_torch
 from finitewidth.measure.labels import Loss
@@ -135,9 +134,7 @@ def coordinate_check(
     >>> check.sites, check.changes.shape
     (('0', '2'), (2, 2, 2, 2))
     """
-    widths = tuple(int(width) for width in widths)
-    if len(widths) < 2 or widths[0] < 1 or any(a >= b for a, b in itertools.pairwise(widths)):
-        raise ValueError(f"widths must be at least two rising whole numbers, got {widths}.")
+    widths = check_widths(widths)
     check_whole("steps", steps)
     check_whole("draws", draws, least=2)
     runs = [[_run(build, width, seed, x, y, steps, loss) for seed in range(draws)] for width in widths]

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +18,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from finitewidth.architecture import Layer, check_network
 from finitewidth.architecture.networks import layer_shapes, settings_of
 from finitewidth.architecture.weights import Draw
-from finitewidth.checks import check_key
-from finitewidth.networks.checkpoints import Settings, digest
+from finitewidth.checks import check_key, check_whole
+from finitewidth.networks.checkpoints import Results, Settings, digest
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.members import map_members
 from finitewidth.networks.models import Inputs, as_points
@@ -31,11 +31,14 @@ from finitewidth.networks.training import (
     Task,
     as_task,
     check_lengths,
+    observed_path,
     record_times,
     refuse_divergence,
-    trajectory,
 )
 from finitewidth.whole_files import whole_file
+
+_SHARED_RECORDS = 256
+_SHARED_BYTES = 2**16
 
 
 class Ensemble(NamedTuple):
@@ -93,30 +96,29 @@ def _recorded(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 class Trained(eqx.Module):
-    """One member: drawn from its key, trained, and evaluated."""
+    """One member: drawn from its key, trained, and evaluated. Numbers of steps are data, not a program."""
 
     net: Layer
     task: Task
     observables: dict[str, Observable]
     x_test: Array
-    steps: int = eqx.field(static=True)
-    every: int = eqx.field(static=True)
+    lengths: Int[Array, " records"]
     weights: str | Draw = eqx.field(static=True)
 
-    def __call__(self, key: PRNGKeyArray) -> dict[str, Array]:
+    def start(self, key: PRNGKeyArray) -> tuple[State, PRNGKeyArray]:
+        """Before the first step, and the key that draws the batches."""
         draw_key, batch_key = jax.random.split(key)
         params = self.net.init(draw_key, self.task.x.shape[1:], weights=self.weights, dtype=self.task.x.dtype)
-        state = State(params, self.task.optimizer.init(params), jnp.zeros((), int))
-        seen = [{name: observe(params)[None] for name, observe in self.observables.items()}]
-        records, rest = divmod(self.steps, self.every)
-        for count, length in [(records, self.every), (1, rest)]:
-            if count and length:
-                state, _, piece = trajectory(self.task, self.observables, state, batch_key, count, length)
-                seen.append(piece)
-        recorded = jax.tree.map(lambda *parts: jnp.concatenate(parts), *seen)
+        return State(params, self.task.optimizer.init(params), jnp.zeros((), int)), batch_key
+
+    def __call__(self, key: PRNGKeyArray) -> dict[str, Array]:
+        start, batch_key = self.start(key)
+        first = {name: observe(start.params) for name, observe in self.observables.items()}
+        end, seen = observed_path(self.task, self.observables, start, batch_key, self.lengths)
+        recorded = jax.tree.map(lambda before, after: jnp.concatenate([before[None], after]), first, seen)
         return {
-            "outputs": self.task.model(state.params, self.x_test),
-            "initial_outputs": self.task.model(params, self.x_test),
+            "outputs": self.task.model(end.params, self.x_test),
+            "initial_outputs": self.task.model(start.params, self.x_test),
             **{f"recorded_{name}": values for name, values in recorded.items()},
         }
 
@@ -137,6 +139,7 @@ def train_ensemble(
     weights: str | Draw = "gaussian",
     record: Record = (),
     record_every: int | None = None,
+    record_at: Sequence[int] | Int[np.ndarray, " _"] | None = None,
     memory_limit: int = 2**30,
     directory: str | os.PathLike | None = None,
     checkpoint_every: int | None = None,
@@ -158,7 +161,10 @@ def train_ensemble(
         Training set, and the inputs at which to keep the outputs (those of training by default). The
         networks compute in the precision of x.
     steps, learning_rate, optimizer, loss, batch_size, record, record_every
-        As in `train`.
+        As in `train`; `record` also knows "test_outputs". Another number of steps needs no new program.
+    record_at
+        The steps after which to record, such as `log_spaced(steps)`, instead of one in `record_every`; the
+        start and the end are always recorded.
     weights
         Law of the weights, as in the `init` of the network.
     memory_limit
@@ -187,6 +193,80 @@ def train_ensemble(
     >>> nets.outputs.shape
     (20, 5, 1)
     """
+    times, spacing = times_of_records(steps, record_every, record_at)
+    member = as_member(
+        net, key, x, y, x_test, learning_rate, optimizer, loss, batch_size, weights, record, times
+    )
+    about = describe(net, key, member.task, member.x_test, optimizer, learning_rate, weights)
+    settings = {**about, "steps": steps, "record": sorted(member.observables), **spacing}
+    if directory is not None:
+        refuse_unnamed(optimizer=optimizer, learning_rate=learning_rate, loss=loss, weights=weights)
+
+    def without_padding(results: Results) -> Results:
+        records = _recorded(results)
+        return results | {f"recorded_{name}": values[:, : len(times)] for name, values in records.items()}
+
+    results = map_members(
+        member,
+        key,
+        size,
+        bytes_of_training(net, member.task, member.x_test),
+        memory_limit=memory_limit,
+        directory=directory,
+        settings=settings,
+        checkpoint_every=checkpoint_every,
+        progress=progress,
+        finish=without_padding,
+        scheduler=scheduler,
+    )
+    recorded = _recorded(results)
+    losses = recorded.pop("loss")
+    refuse_diverged_member(member, key, losses)
+    outputs, before = results["outputs"], results["initial_outputs"]
+    return Ensemble(outputs, before, losses, times, recorded, {"size": size, **settings})
+
+
+def log_spaced(steps: int, per_doubling: int = 1) -> Int[np.ndarray, " records"]:
+    """Numbers of steps from 1 to `steps`, so many for every doubling: 1, 2, 4, ... and the last one."""
+    check_whole("steps", steps)
+    check_whole("per_doubling", per_doubling)
+    exponents = np.arange(0, per_doubling * math.log2(steps) + 1e-9) / per_doubling
+    return np.unique([*np.round(2**exponents).astype(int), steps])
+
+
+def times_of_records(
+    steps: int, record_every: int | None, record_at: Sequence[int] | Int[np.ndarray, " _"] | None
+) -> tuple[Int[np.ndarray, " records"], Settings]:
+    """The numbers of steps at which to record, start and end among them, and how to describe them."""
+    if record_at is None:
+        every = check_lengths(steps, record_every)
+        return record_times(steps, every), {"record_every": every}
+    check_whole("steps", steps)
+    if record_every is not None:
+        raise ValueError("record_every and record_at both say when to record: pass one of them.")
+    for at in record_at:
+        check_whole("every number in record_at", at, least=0)
+        if at > steps:
+            raise ValueError(f"record_at has {at}, which is after the last of {steps} steps.")
+    times = np.unique([0, *map(int, record_at), steps])
+    return times, {"record_at": times.tolist()}
+
+
+def as_member(
+    net: Layer,
+    key: PRNGKeyArray,
+    x: Inputs,
+    y: Inputs,
+    x_test: Inputs | None,
+    learning_rate: float | Schedule | None,
+    optimizer: str | optax.GradientTransformation,
+    loss: str | Loss | Callable[[Array, Array], Array],
+    batch_size: int | None,
+    weights: str | Draw,
+    record: Record,
+    times: Int[np.ndarray, " records"],
+) -> Trained:
+    """What is drawn, trained and recorded, from the arguments of `train_ensemble`."""
     check_network(net)
     check_key(key)
     x = as_points("x", x)
@@ -195,31 +275,22 @@ def train_ensemble(
     sample = eqx.filter_eval_shape(net.init, key, x.shape[1:], weights=weights, dtype=x.dtype)
     net.check(sample, x_test)
     task, _ = as_task(net, sample, x, y, learning_rate, optimizer, loss, batch_size, key, None)
-    every = check_lengths(steps, record_every)
-    observables = as_observables(record, task.model, task.loss, None, task.x, task.y)
+    observables = as_observables(record, task.model, task.loss, None, task.x, task.y, x_test)
     observables |= as_observables(["loss"], task.model, task.loss, None, task.x, task.y)
-    member = Trained(net, task, observables, x_test, steps, every, weights)
-    about = describe(net, key, task, x_test, optimizer, learning_rate, weights)
-    settings = {**about, "steps": steps, "record": sorted(observables), "record_every": every}
-    if directory is not None:
-        refuse_unnamed(optimizer=optimizer, learning_rate=learning_rate, loss=loss, weights=weights)
-    results = map_members(
-        member,
-        key,
-        size,
-        bytes_of_training(net, task, x_test),
-        memory_limit=memory_limit,
-        directory=directory,
-        settings=settings,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-        scheduler=scheduler,
-    )
-    recorded, times = _recorded(results), record_times(steps, every)
-    losses = recorded.pop("loss")
-    _refuse_diverged_member(net, key, task, weights, losses)
-    outputs, before = results["outputs"], results["initial_outputs"]
-    return Ensemble(outputs, before, losses, times, recorded, {"size": size, **settings})
+    seen = jax.eval_shape(lambda params: {n: observe(params) for n, observe in observables.items()}, sample)
+    bytes_each = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(seen))
+    lengths = _padded(np.diff(times), bytes_each)
+    return Trained(net, task, observables, x_test, jnp.asarray(lengths), weights)
+
+
+def _padded(lengths: Int[np.ndarray, " records"], bytes_each: int) -> Int[np.ndarray, " padded"]:
+    """Stretches of no steps at the end, so that few programs serve all numbers of records.
+
+    A power of two; small records share one of `_SHARED_RECORDS`.
+    """
+    shared = _SHARED_RECORDS if _SHARED_RECORDS * bytes_each <= _SHARED_BYTES else 1
+    most = max(shared, 1 << (len(lengths) - 1).bit_length())
+    return np.concatenate([lengths, np.zeros(most - len(lengths), lengths.dtype)])
 
 
 def describe(
@@ -272,14 +343,14 @@ def bytes_of_training(net: Layer, task: Task, x_test: Array) -> int:
     return task.x.dtype.itemsize * (5 * parameters + activations)
 
 
-def _refuse_diverged_member(
-    net: Layer, key: PRNGKeyArray, task: Task, weights: str | Draw, losses: Float[np.ndarray, "size records"]
+def refuse_diverged_member(
+    member: Trained, key: PRNGKeyArray, losses: Float[np.ndarray, "size records"], first: int = 0
 ) -> None:
+    """Stop when a network has run away; `first` is the number of the first one."""
     rises = ~(losses.max(axis=1) <= losses[:, 0])
     for i in np.flatnonzero(rises):
-        draw_key, _ = jax.random.split(jax.random.fold_in(key, int(i)))
-        params = net.init(draw_key, task.x.shape[1:], weights=weights, dtype=task.x.dtype)
+        state, _ = member.start(jax.random.fold_in(key, first + int(i)))
         try:
-            refuse_divergence(task, params, losses[i])
+            refuse_divergence(member.task, state.params, losses[i])
         except DivergenceError as error:
-            raise DivergenceError(f"member {i} of the ensemble: {error}") from None
+            raise DivergenceError(f"member {first + i} of the ensemble: {error}") from None

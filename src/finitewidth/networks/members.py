@@ -44,6 +44,7 @@ def map_members(
     checkpoint_every: int | None = None,
     progress: bool = False,
     side_by_side: bool = True,
+    finish: Callable[[Results], Results] = lambda results: results,
     scheduler: str | None = None,
 ) -> Results:
     """Results of `member` for `size` members, first axis the member.
@@ -52,7 +53,8 @@ def map_members(
     wait for each other for ever.
 
     With a `directory`, finished members are stored there every `checkpoint_every` members (rounded up to
-    whole blocks) and read back instead of computed again.
+    whole blocks) and read back instead of computed again. `finish` makes of the results of a block what is
+    kept of them.
 
     With the address of a Dask `scheduler`, its workers compute the blocks, and this process stores them.
     """
@@ -88,7 +90,7 @@ def map_members(
         for piece in _pieces(missing, per_file, block):
             found = {}
             for start, result in run(piece):
-                found[start] = result
+                found[start] = finish(result)
                 advance(block)
             done.update(found)
             if store is not None:

@@ -109,18 +109,29 @@ class Sharpness(eqx.Module):
 
 
 def as_observables(
-    record: Record, model: Model, loss: Loss, rates: PyTree | None, x: Array, y: Array
+    record: Record,
+    model: Model,
+    loss: Loss,
+    rates: PyTree | None,
+    x: Array,
+    y: Array,
+    x_test: Array | None = None,
 ) -> dict[str, Observable]:
-    """Named observables: "loss", "outputs" and "ntk" on the training set, or functions of params."""
+    """Named observables, or functions of params.
+
+    "loss", "outputs" and "ntk" are those on the training set, "test_outputs" those at the test inputs.
+    """
     if isinstance(record, str):
         raise TypeError(f"record must be a list of names, such as [{record!r}], or a mapping to functions.")
     if isinstance(record, Mapping):
         return dict(record)
-    known = {
+    known: dict[str, Observable] = {
         "loss": TrainingLoss(model, loss, x, y),
         "outputs": Outputs(model, x),
         "ntk": TangentKernel(model, rates, x),
     }
+    if x_test is not None:
+        known["test_outputs"] = Outputs(model, x_test)
     unknown = [name for name in record if name not in known]
     if unknown:
         raise ValueError(

@@ -22,7 +22,8 @@ from finitewidth.networks.optimizers import Optimizer, Schedule, as_optimizer
 from finitewidth.networks.tangent_kernel import empirical_ntk
 
 _STEPS_BETWEEN_CHECKS = 1000
-_RUNAWAY = 1e6
+# A loss this many times as large as at the start is divergence.
+RUNAWAY = 1e6
 _MOST_POINTS_FOR_LIMIT = 500
 
 
@@ -203,25 +204,56 @@ def trajectory(
 ) -> tuple[State, Float[Array, " steps"], dict[str, PyTree]]:
     """`records` times `every` steps: state, loss before each step, observables after each `every` of them."""
 
-    def step(carry: tuple[State, Order], _) -> tuple[tuple[State, Order], Array]:
-        state, order = carry
-        order = _order(task, key, state.t, order)
-        x, y, scale = _batch(task, order, state.t)
-
-        def batch_loss(params: PyTree) -> Array:
-            return scale * task.loss.value(task.model(params, x), y)
-
-        value, gradient = jax.value_and_grad(batch_loss)(state.params)
-        params, memory = task.optimizer.step(gradient, state.memory, state.params, state.t)
-        return (State(params, memory, state.t + 1), order), value
-
     def stretch(carry: tuple[State, Order], _):
-        carry, losses = lax.scan(step, carry, None, length=every)
+        carry, losses = lax.scan(lambda carry, _: _step(task, key, carry), carry, None, length=every)
         return carry, (losses, {name: observe(carry[0].params) for name, observe in observables.items()})
 
     start = state, _order(task, key, state.t)
     (state, _), (losses, seen) = lax.scan(stretch, start, None, length=records)
     return state, losses.reshape(-1), seen
+
+
+def observed_path(
+    task: Task,
+    observables: dict[str, Observable],
+    state: State,
+    key: PRNGKeyArray,
+    lengths: Int[Array, " records"],
+) -> tuple[State, dict[str, PyTree]]:
+    """Stretches of so many steps each, and the observables after each.
+
+    The lengths are data: one program for every number of steps. A stretch of no steps has no record: zeros
+    fill its place.
+    """
+
+    def observe(params: PyTree) -> dict[str, PyTree]:
+        return {name: one(params) for name, one in observables.items()}
+
+    blank = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(observe, state.params))
+
+    def stretch(carry: tuple[State, Order], length: Int[Array, ""]):
+        carry = lax.fori_loop(0, length, lambda _, carry: _step(task, key, carry)[0], carry)
+        return carry, lax.cond(length > 0, observe, lambda params: blank, carry[0].params)
+
+    start = state, _order(task, key, state.t)
+    (state, _), seen = lax.scan(stretch, start, lengths)
+    return state, seen
+
+
+def _step(
+    task: Task, key: PRNGKeyArray, carry: tuple[State, Order]
+) -> tuple[tuple[State, Order], Float[Array, ""]]:
+    """One step, and the loss before it."""
+    state, order = carry
+    order = _order(task, key, state.t, order)
+    x, y, scale = _batch(task, order, state.t)
+
+    def batch_loss(params: PyTree) -> Array:
+        return scale * task.loss.value(task.model(params, x), y)
+
+    value, gradient = jax.value_and_grad(batch_loss)(state.params)
+    params, memory = task.optimizer.step(gradient, state.memory, state.params, state.t)
+    return (State(params, memory, state.t + 1), order), value
 
 
 def _order(task: Task, key: PRNGKeyArray, t: Int[Array, ""], current: Order = None) -> Order:
@@ -264,7 +296,7 @@ def refuse_divergence(task: Task, params: PyTree, losses: Float[np.ndarray, " st
     losses = np.asarray(losses)
     outputs = jax.eval_shape(task.model, params, task.x)
     reference = max(losses[0], float(task.loss.value(jnp.zeros(outputs.shape, outputs.dtype), task.y)))
-    limit = _RUNAWAY * reference if reference > 0 else np.finfo(losses.dtype).max
+    limit = RUNAWAY * reference if reference > 0 else np.finfo(losses.dtype).max
     runaway = ~(losses <= limit)
     if not runaway.any():
         return

@@ -1,29 +1,61 @@
-"""The process that trains networks. It takes one run at a time and looks between pieces whether to go on."""
+"""The process that trains networks. It takes one job at a time and looks between pieces whether to go on."""
 
 import os
-import sys
+import signal
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+from finitewidth.serve.state import State
 
 
-def main(pipe, stopped) -> None:
+def main(pipe: Connection, stopped: Any, jobs: Callable[[], dict[str, Callable]]) -> None:
+    """Answer jobs until the server goes away: (number, name, arguments) in, (kind, number, value) out."""
     os.nice(5)
-    sys.stdin.close()
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    known = jobs()
+    try:
+        while True:
+            number, name, arguments = pipe.recv()
+            for message in _done(known[name], arguments, lambda number=number: stopped.value >= number):
+                pipe.send((message[0], number, message[1]))
+    except (EOFError, OSError):
+        # The server is gone.
+        return
+
+
+def _done(job: Callable, arguments: tuple, stop: Callable[[], bool]) -> Iterator[tuple[str, Any]]:
+    """The pieces of a job, then how it ended. A job must never take the process down."""
+    try:
+        for piece in job(stop, *arguments):
+            if stop():
+                break
+            yield "piece", piece
+    except Stopped:
+        pass
+    except ValueError as error:
+        yield "error", str(error)
+        return
+    except Exception as error:
+        yield "error", f"the run failed ({type(error).__name__}: {error})"
+        return
+    yield "end", "stopped" if stop() else "done"
+
+
+class Stopped(Exception):
+    """The visitor has left while a stage was under way."""
+
+
+def page_jobs() -> dict[str, Callable]:
+    """The jobs of the lab: the experiment of a page, and a report about a visitor's table."""
     from finitewidth.serve.pages import PAGES
+    from finitewidth.serve.tables import report
     from finitewidth.serve.wire import plain
 
-    pipe.send(("ready", 0, None))
-    while True:
-        try:
-            number, slug, state = pipe.recv()
-        except EOFError:
-            return
-        try:
-            for piece in PAGES[slug].experiment.pieces(state):
-                if stopped.value >= number:
-                    break
-                pipe.send(("piece", number, plain(piece)))
-            pipe.send(("end", number, "stopped" if stopped.value >= number else "done"))
-        except Exception as error:  # a run must never take the worker down
-            pipe.send(("error", number, f"{type(error).__name__}: {error}"[:300]))
+    def run(stop: Callable[[], bool], slug: str, state: State) -> Iterator[Any]:
+        experiment = PAGES[slug].experiment
+        assert experiment is not None
+        for piece in experiment.pieces(state):
+            yield plain(piece)
+
+    return {"run": run, "report": report}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from finitewidth.lazy import exports
 
 if TYPE_CHECKING:
+    from finitewidth.statistics.adjustable_kernels import AdjustableKernels
     from finitewidth.statistics.corrections import Corrections
     from finitewidth.statistics.criticality import (
         Criticality,
@@ -48,5 +49,6 @@ if TYPE_CHECKING:
         fixed_point,
         phase_diagram,
     )
+    from finitewidth.statistics.token_correlations import token_correlations
 
 __all__, __getattr__ = exports(__name__, __file__)

@@ -145,7 +145,7 @@ def resolved_laws(
     if any(isinstance(a, Tracer) for a in jax.tree.leaves((net, inputs))):
         return laws
     with outside_tracing():
-        met = _variances(net, laws, _representatives(inputs))
+        met = variances_met(net, laws, _representatives(inputs))
         resolved = [
             law.resolve(jnp.concatenate([v.ravel() for v in met[i]]), tolerance) if met[i] else law
             for i, law in enumerate(laws.laws)
@@ -180,7 +180,7 @@ class _Noting(PairLaw):
         return self.law.resolve(q, tolerance)
 
 
-def _variances(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> list[list[np.ndarray]]:
+def variances_met(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> list[list[np.ndarray]]:
     """All variances that each activation of the network meets at these inputs."""
     noting = PairLaws(laws.activations, tuple(_Noting(law, i) for i, law in enumerate(laws.laws)))
     is_met = lambda node: isinstance(node, _Met)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from finitewidth.cli import options
-from finitewidth.cli.console import note, output, say
+from finitewidth.cli.console import messages, note, output, say
 from finitewidth.cli.help import Command, Group
 from finitewidth.cli.outputs import check_folder
 
@@ -25,7 +25,7 @@ Records = Annotated[Path, options.path("--out", "Directory with the JSON files o
 def list_claims(
     out: Records = Path("lab"), as_json: options.Json = False, traceback: options.Traceback = False
 ) -> None:
-    """List the claims by chapter, one line each: id, title and the verdict of the last run."""
+    """List the claims by chapter, one line each: id, title, and verdict and seconds of the last run."""
     from finitewidth.cli.lab_job import described, print_list
 
     if as_json:
@@ -43,8 +43,9 @@ def show_claim(
 ) -> None:
     """Show what a claim states, where it comes from, and what its last run found."""
     from finitewidth.cli.lab_job import print_claim
+    from finitewidth.lab.framework.ledger import last_record
     from finitewidth.lab.framework.registry import claim
-    from finitewidth.lab.framework.runner import describe, last_record
+    from finitewidth.lab.framework.runner import describe
 
     if as_json:
         typer.echo(json.dumps(describe(claim(id)) | {"last": last_record(id, out)}, indent=1))
@@ -54,8 +55,9 @@ def show_claim(
 
 @lab.command("run", cls=Command)
 def run_claims(
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="Ids of claims; see `finitewidth lab list`.")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Ids of claims, or chapters such as criticality; see `finitewidth lab list`."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run every claim.")] = False,
     scale: Annotated[
@@ -66,25 +68,31 @@ def run_claims(
         int | None,
         options.whole_number("--seed", "Seed of the random key; 0 by default.", 0, options.LARGEST_SEED),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        options.whole_number("--jobs", "Processes at once; by default the cores, at most 4.", 1, 256),
+    ] = None,
     scheduler: options.Scheduler = None,
     as_json: options.Json = False,
     traceback: options.Traceback = False,
 ) -> None:
     """Run claims, print the verdicts, save a figure and a JSON file for each; exit code 1 if one fails."""
     check_folder(out)
-    from finitewidth.cli.lab_job import chosen, false_alarms, run_all, verdicts
-    from finitewidth.lab.framework.runner import record
+    from finitewidth.cli.claim_processes import default_jobs
+    from finitewidth.cli.lab_job import chosen, failures, false_alarms, run_all, verdicts
 
-    asked = chosen(ids or [], everything)
+    asked = chosen(names or [], everything)
     fixed = [c.id for c in asked if c.deterministic]
     if seed is not None and fixed:
         note(f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there.")
-    outcomes = run_all(asked, scale, seed or 0, out, scheduler)
+    records = run_all(asked, scale, seed or 0, out, jobs or default_jobs(), scheduler)
     if as_json:
-        typer.echo(json.dumps([record(outcome) for outcome in outcomes], indent=1))
+        typer.echo(json.dumps(records, indent=1))
     else:
-        output.print(verdicts(outcomes))
-        say(output, false_alarms(outcomes))
-        say(output, f"Figures and numbers are in {out}.")
-    if not all(outcome.holds for outcome in outcomes):
+        output.print(verdicts(records))
+        say(output, false_alarms(records))
+        say(output, f"Figures and numbers are in {out}, a summary in {out / 'ledger.json'}.")
+    for failure in failures(records):
+        say(messages, failure, "fails:", "bold red")
+    if not all(record["holds"] for record in records):
         raise typer.Exit(1)

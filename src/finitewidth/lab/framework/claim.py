@@ -191,6 +191,7 @@ class Outcome:
     problem: Any
     dtype: str
     seconds: float
+    cpu_seconds: float
     versions: Mapping[str, str]
     prediction: Prediction
     measurement: Measurement

@@ -5,33 +5,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.estimate import Estimate, Numbers, sample_mean
+from finitewidth.estimate import Estimate, Numbers, jackknife, sample_mean
 
 __all__ = [
     "Estimate", "combined", "exact", "jackknife", "propagated", "sample_mean", "share", "stacked", "variance",
 ]  # fmt: skip
-
-# Blocks that a jackknife leaves out in turn: so many that its error is nearly a Gaussian's.
-_BLOCKS = 200
 
 
 def exact(value: Numbers) -> Estimate:
     """A measurement without statistical error: enumeration or direct integration."""
     value = np.asarray(value, dtype=float)
     return Estimate(value, np.zeros_like(value))
-
-
-def jackknife(moments: np.ndarray, function: Callable[[np.ndarray], Numbers]) -> Estimate:
-    """A function of the mean over the first axis, its standard error from leaving out blocks of draws."""
-    blocks = np.array_split(moments, min(_BLOCKS, len(moments)))
-    sums = np.stack([block.sum(axis=0) for block in blocks])
-    sizes = np.array([len(block) for block in blocks])
-    total = sums.sum(axis=0)
-    left_out = np.stack(
-        [function((total - part) / (len(moments) - size)) for part, size in zip(sums, sizes, strict=True)]
-    )
-    sem = np.sqrt((len(blocks) - 1) * left_out.var(axis=0))
-    return Estimate.of(function(total / len(moments)), sem, len(blocks) - 1)
 
 
 def variance(samples: np.ndarray) -> Estimate:

@@ -5,6 +5,7 @@ import difflib
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 
 from finitewidth.lab.chapters import CHAPTERS
@@ -23,6 +24,17 @@ def claim(id: str) -> Claim:
         return by_id[id]
     closest = difflib.get_close_matches(id, by_id, n=3, cutoff=0.0)
     raise ValueError(f"there is no claim {id!r}; the closest are {', '.join(closest)}.")
+
+
+def chapter_claims(name: str) -> tuple[Claim, ...]:
+    """The claims of a chapter, called as in the book or as its folder; empty if no chapter is called so."""
+    wanted = _plain(name)
+    titles = [title for folder, title in CHAPTERS.items() if wanted in (_plain(folder), _plain(title))]
+    return tuple(c for c in claims() if c.chapter in titles)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())
 
 
 @functools.cache

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import platform
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
     """Predict, measure and compare."""
     release_programs()
     problem, key = claim.problem(scale, seed)
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(problem).items()}
     measurement = claim.measure(problem, key)
     verdict = claim.verdict(problem, prediction, measurement)
@@ -34,6 +33,7 @@ def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
         problem=problem,
         dtype=jnp.zeros(()).dtype.name,
         seconds=time.perf_counter() - start,
+        cpu_seconds=time.process_time() - cpu_start,
         versions={"python": platform.python_version(), **versions()},
         prediction=prediction,
         measurement=measurement,
@@ -79,6 +79,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "seed": outcome.seed,
         "dtype": outcome.dtype,
         "seconds": round(outcome.seconds, 3),
+        "cpu_seconds": round(outcome.cpu_seconds, 3),
         "versions": dict(outcome.versions),
         "setting": {k: _plain(v) for k, v in dataclasses.asdict(outcome.problem).items()},
         "predicted": {name: _plain(value) for name, value in outcome.prediction.items()},
@@ -88,23 +89,6 @@ def record(outcome: Outcome) -> dict[str, Any]:
         },
         "figure": f"{outcome.claim.id}.png",
     }
-
-
-def last_record(id: str, directory: Path) -> dict[str, Any] | None:
-    """What the last run of a claim left in a directory, with its date; None if there is nothing."""
-    path = directory / f"{id}.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        date = datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat()
-        if found["id"] != id or not isinstance(found["holds"], bool):
-            raise KeyError(id)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"{path} is not the record of a run of {id}; delete it or choose another --out."
-        ) from None
-    return found | {"date": date}
 
 
 def _check_record(check: Check) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
-from finitewidth.serve.state import Choice, Slider, State
-from finitewidth.serve.laws import ACTIVATIONS, DEEPEST_NET, law_of, stack, trained
+from finitewidth.serve.activations import ACTIVATIONS
 from finitewidth.serve.page import Experiment, Figure, Page, Picture
+from finitewidth.serve.state import Choice, Slider, State, defaults
 
 X = np.array([-1.6, -1.3, -0.85, 0.55, 0.9, 1.35])
 GRID = np.linspace(-2.4, 2.4, 121)
@@ -20,49 +20,70 @@ TARGETS = {
     "peak": 1.2 * np.exp(-4 * X**2) - 0.3,
     "line": 0.6 * X,
 }
+DEEPEST = 10
+RANGE_W, RANGE_B = (0.4, 4.0), (0.0, 1.0)
 PIECE, MOST = 8, 128
 
 CONTROLS = (
-    Choice("data", "Data", tuple((t, t) for t in TARGETS), "wave"),
+    Choice("data", "Data", tuple((name, name) for name in TARGETS), "wave"),
     Choice("activation", "Activation", ACTIVATIONS, "erf"),
-    Slider("depth", "Depth (affine layers)", 2, DEEPEST_NET, 1, 4, whole=True),
-    Slider("C_W", "Weight variance C_W", 0.4, 4.0, 0.05, 2.5),
-    Slider("C_b", "Bias variance C_b", 0.0, 1.0, 0.02, 0.3),
+    Slider("depth", "Depth (affine layers)", 2, DEEPEST, 1, 4, whole=True),
+    Slider("C_W", "Weight variance C_W", *RANGE_W, 0.05, 2.5),
+    Slider("C_b", "Bias variance C_b", *RANGE_B, 0.02, 0.3),
     Slider("steps", "Steps of gradient descent", 0, 12, 1, 512, log2=True),
     Slider(
-        "width",
-        "Width of the real networks",
-        4,
-        9,
-        1,
-        64,
-        log2=True,
-        hint="the theory is that of infinite width",
+        "width", "Width of the real networks", 4, 9, 1, 64, log2=True, hint="the theory has infinite width"
     ),
 )
 THEORY = ("data", "activation", "depth", "C_W", "C_b", "steps")
 
+# ---- theory ----------------------------------------------------------------------------------------
 
-def _inputs(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x)[:, None]
+
+@functools.lru_cache(maxsize=16)
+def kernels(activation: str) -> fw.AdjustableKernels:
+    """NNGP kernel and NTK of the data and the grid, as functions of the sliders."""
+    x = np.concatenate([X, GRID])[:, None]
+    return fw.adjustable_kernels(activation, x, deepest=DEEPEST, C_W=RANGE_W, C_b=RANGE_B)
 
 
 @functools.lru_cache(maxsize=64)
-def kernels_of(activation: str, depth: int, C_W: float, C_b: float):
-    points = jnp.asarray(_inputs(np.concatenate([X, GRID])))
-    return stack(law_of(activation), jnp.asarray(C_W), jnp.asarray(C_b), jnp.asarray(depth), points)
+def kernels_at(activation: str, depth: int, C_W: float, C_b: float) -> tuple[jax.Array, jax.Array]:
+    """The two kernels (points, points) of one network, the data first."""
+    nngp, ntk = kernels(activation).at(depth, C_W, C_b)
+    return nngp, ntk
 
 
-def law(state: State):
-    K, T = kernels_of(state["activation"], state["depth"], state["C_W"], state["C_b"])
-    mean, std, eta = trained(K, T, jnp.asarray(TARGETS[state["data"]]), float(state["steps"]))
+@jax.jit
+def trained(K: jax.Array, T: jax.Array, y: jax.Array, steps: jax.Array) -> tuple[jax.Array, ...]:
+    """Mean, standard deviation and step of gradient descent with half the largest stable step."""
+    n = len(y)
+    eigenvalues, V = jnp.linalg.eigh(T[:n, :n])
+    eta = 1 / eigenvalues[-1]
+    # 1 - eta lambda is 0 for the largest eigenvalue, and rounding may leave others a little below zero.
+    lost = jnp.clip(eta * eigenvalues, 1e-15, 1 - 1e-15)
+    learnt = eta * -jnp.expm1(steps * jnp.log1p(-lost)) / lost
+    M = (T[n:, :n] @ V) * learnt @ V.T
+    change = jnp.einsum("ij,jk,ik->i", M, K[:n, :n], M) - 2 * jnp.sum(M * K[n:, :n], axis=1)
+    return M @ y, jnp.sqrt(jnp.maximum(jnp.diag(K)[n:] + change, 0)), eta
+
+
+def law(state: State) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean and standard deviation on the grid, and the step."""
+    K, T = kernels_at(str(state["activation"]), int(state["depth"]), float(state["C_W"]), float(state["C_b"]))
+    mean, std, eta = trained(
+        K, T, jnp.asarray(TARGETS[str(state["data"])]), jnp.asarray(float(state["steps"]))
+    )
     return np.asarray(mean), np.asarray(std), float(eta)
 
 
 def draw(state: State) -> Picture:
+    """The band of trained networks at infinite width."""
     mean, std, eta = law(state)
-    y = TARGETS[state["data"]]
-    limit = 2.4
+    far = max(np.abs(mean).max() + 2 * std.max(), 1.0)
+    # Twelve heights a decade, so that the axis does not follow every move.
+    top = 10 ** (np.ceil(12 * np.log10(1.05 * far)) / 12)
+    at_data = np.interp(X, GRID, std).max()
     return {
         "layers": [
             {
@@ -74,42 +95,50 @@ def draw(state: State) -> Picture:
                 "tone": 0,
             },
             {"role": "theory", "x": GRID, "y": mean, "name": "theory, mean", "tone": 0},
-            {"role": "data", "x": X, "y": y, "name": "training data"},
+            {"role": "data", "x": X, "y": TARGETS[str(state["data"])], "name": "training data"},
         ],
-        "x": {"label": "x", "range": [-2.4, 2.4]},
-        "y": {"label": "f(x)", "range": [-limit, limit]},
+        "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
+        "y": {"label": "f(x)", "range": [-top, top]},
         "alt": f"Trained networks at infinite width: mean from {mean.min():.2f} to {mean.max():.2f}, "
-        f"standard deviation at most {std.max():.2f}, at the data {np.interp(X, GRID, std).max():.3f}.",
+        f"standard deviation at most {std.max():.2f}, at the data {at_data:.3f}.",
         "numbers": [
             ["largest σ", f"{std.max():.2f}", "over the interval"],
-            ["σ at the data", f"{np.interp(X, GRID, std).max():.3f}", "what training has not yet removed"],
+            ["σ at the data", f"{at_data:.3f}", "what training has not yet removed"],
             ["step η", f"{eta:.3g}", "half the largest stable one"],
         ],
     }
 
 
-def pieces(state: State) -> Iterator[Picture]:
-    """Trained networks, eight at a time, beside the law that they should follow."""
-    mean, std, eta = law(state)
+# ---- real networks ---------------------------------------------------------------------------------
+
+
+def networks(state: State, eta: float) -> Iterator[np.ndarray]:
+    """Real networks trained by the same gradient descent: outputs (networks, grid), a few at a time."""
     net = fw.MLP(
-        hidden=(state["width"],) * (state["depth"] - 1),
-        activation=state["activation"],
-        C_b=state["C_b"],
-        C_W=state["C_W"],
+        hidden=(int(state["width"]),) * (int(state["depth"]) - 1),
+        activation=str(state["activation"]),
+        C_b=float(state["C_b"]),
+        C_W=float(state["C_W"]),
     )
-    y = TARGETS[state["data"]][:, None]
-    seen: list[np.ndarray] = []
+    y = TARGETS[str(state["data"])][:, None]
     for i in range(MOST // PIECE):
         key = jax.random.fold_in(jax.random.key(0), i)
         run = fw.train_ensemble(
-            net, key, PIECE, _inputs(X), y, _inputs(GRID), steps=max(1, state["steps"]), learning_rate=eta
+            net, key, PIECE, X[:, None], y, GRID[:, None], steps=int(state["steps"]), learning_rate=eta
         )
-        new = run.outputs[:, :, 0]
+        yield np.asarray(run.outputs)[:, :, 0]
+
+
+def pieces(state: State) -> Iterator[Picture]:
+    """Trained networks beside the law that they should follow."""
+    mean, std, eta = law(state)
+    seen: list[np.ndarray] = []
+    sparse = slice(4, None, 8)
+    for new in networks(state, eta):
         seen.append(new)
         every = np.concatenate(seen)
         m, s = every.mean(0), every.std(0, ddof=1)
         shift = np.sqrt(np.mean((m - mean) ** 2) / np.mean(std**2))
-        sparse = slice(4, None, 8)
         yield {
             "done": len(every),
             "of": MOST,
@@ -141,44 +170,53 @@ def pieces(state: State) -> Iterator[Picture]:
 
 
 def code(state: State) -> str:
+    """The same band by `fw.predict`, and its check on real networks."""
     x = ", ".join(f"{v:g}" for v in X)
-    y = ", ".join(f"{v:.4g}" for v in TARGETS[state["data"]])
-    return f"""import jax
-import numpy as np
+    y = ", ".join(f"{v:.4g}" for v in TARGETS[str(state["data"])])
+    hidden = f"({state['width']},) * {int(state['depth']) - 1}"
+    return f"""import numpy as np
 import finitewidth as fw
 
 x = np.array([{x}])[:, None]
 y = np.array([{y}])
 grid = np.linspace(-2.4, 2.4, 121)[:, None]
 
-net = fw.MLP(hidden=({state["width"]},) * {state["depth"] - 1}, activation={state["activation"]!r}, C_b={state["C_b"]}, C_W={state["C_W"]})
+net = fw.MLP(hidden={hidden}, activation={state["activation"]!r},
+             C_b={state["C_b"]}, C_W={state["C_W"]})
 law = fw.predict(net, x, y, grid, fw.GradientDescent(steps={state["steps"]}))
-print(law.mean[:, 0], law.std)                    # the band
+print(law.mean, law.std)  # the band
 
-check = fw.verify(law, networks=64)               # trains 64 of them
+check = fw.verify(law, networks=16)  # trains 16 of them
 print(check)
 """
 
 
 def warm() -> None:
-    draw({c.name: c.default for c in CONTROLS})
+    """Compile what the default state needs."""
+    draw(defaults(CONTROLS))
 
 
 PAGE = Page(
     slug="bands",
     title="What a trained network will say",
-    idea="Draw a network at random and train it. Its function is random too. At infinite width its law is known "
-    "before any network is trained: the band. Train real ones and see whether they fall into it.",
-    formula="bands",
+    idea="Draw a network at random and train it: its function is random too. At infinite width its law is "
+    "known before any network is trained: the band. Train real ones and see whether they fall into it.",
+    formula=r"""\begin{aligned}
+z(t) &\sim \mathcal{N}\left(M_t\, y,\ \Sigma_t\right) \\
+M_t &= \Theta_{BA}\, \Theta_{AA}^{-1} \left(1 - (1 - \eta\, \Theta_{AA})^t\right) \\
+\Sigma_t &= K_{BB} - M_t K_{AB} - K_{BA} M_t^\mathsf{T} + M_t K_{AA} M_t^\mathsf{T}
+\end{aligned}""",
     controls=CONTROLS,
     figures=(Figure("law", "p(f*) on a line", THEORY, draw, tall=True),),
-    experiment=Experiment("law", "Train networks", THEORY + ("width",), pieces),
+    experiment=Experiment("law", "Train networks", (*THEORY, "width"), pieces),
     code=code,
     claims=(
         "nngp-covariance",
         "lin-test-solution-any-t",
         "ntk-width-scaling",
+        "lazy-width",
         "pd-kernel-linear-convergence",
     ),
     warm=warm,
+    upload="Your own data",
 )

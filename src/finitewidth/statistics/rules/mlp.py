@@ -7,9 +7,11 @@ $$K^{(\ell+1)} = C_b + C_W\,\langle\sigma\sigma\rangle_{K^{(\ell)}},\qquad
 starting from $K^{(1)} = C_b + C_W\,x\cdot x'/n_0$ and $\Theta^{(1)} = \lambda_b + \lambda_W\,x\cdot x'/n_0$.
 """
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.dense import Hyperparameters
@@ -44,15 +46,34 @@ def _(net: MLP, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
 
 @cross.register
 def _(net: MLP, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+    base, levels, above = _pairs(net, below, rows, columns, laws)
+    return unpacked(lax.scan(lambda below, level: (above(below, level), None), base, levels)[0])
+
+
+def every_layer_of_pairs(net: MLP, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
+    """Kernels (depth, rows, columns) of all pairs above every affine layer."""
+    base, levels, above = _pairs(net, below, rows, columns, laws)
+
+    def kept(below: Array, level: PyTree) -> tuple[Array, Array]:
+        here = above(below, level)
+        return here, here
+
+    _, others = lax.scan(kept, base, levels)
+    return unpacked(jnp.concatenate([base[None], others]))
+
+
+def _pairs(
+    net: MLP, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws
+) -> tuple[Array, PyTree, Callable[[Array, PyTree], Array]]:
+    """Packed kernels above the first layer, what the others need, and the step from one to the next."""
     first, rest = _split(cast(net.hyperparameters, below))
     neurons = Activate(net.activation)
 
-    def step(below, level):
+    def above(below: Array, level: PyTree) -> Array:
         layer, features = level
-        return packed(affine(layer, cross(neurons, unpacked(below), *features, laws))), None
+        return packed(affine(layer, cross(neurons, unpacked(below), *features, laws)))
 
-    levels = (rest, exchanged((rows, columns)))
-    return unpacked(lax.scan(step, packed(affine(first, below)), levels)[0])
+    return packed(affine(first, below)), (rest, exchanged((rows, columns))), above
 
 
 def _split(layers: Hyperparameters) -> tuple[Hyperparameters, Hyperparameters]:

@@ -11,6 +11,7 @@ from finitewidth.dynamics.ridge import ridge_regression
 from finitewidth.lab.framework import Checks, Claim, Curves, Measurement, Prediction, orf_543, scaled
 from finitewidth.lab.framework.comparison import absolute_error, upper_bound, z_score
 from finitewidth.lab.framework.estimate import exact, propagated, sample_mean, stacked
+from finitewidth.lab.framework.random_problem import RandomProblem
 from finitewidth.lab.instruments import fixed_readout as readout
 from finitewidth.lab.shapes.networks import equal_layers
 from finitewidth.prediction.selection.certificates import LazyTraining, convergence_certificate
@@ -26,7 +27,7 @@ def hidden_kernel_of_infinite_width(x: Float[np.ndarray, "m d"]) -> Float[np.nda
 
 
 @dataclass(frozen=True)
-class LazyNetworks:
+class LazyNetworks(RandomProblem):
     """tanh networks of several widths on unit inputs, trained until nothing is left of the residual."""
 
     widths: tuple[int, ...]
@@ -40,7 +41,7 @@ class LazyNetworks:
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         """Inputs of length one and labels."""
-        rng = np.random.default_rng(4)
+        rng = self.rng()
         x = rng.normal(size=(self.points, self.n_in))
         return x / np.linalg.norm(x, axis=1, keepdims=True), rng.normal(size=self.points)
 

@@ -81,7 +81,7 @@ def _lazy_measure(setting: Orders, epsilon: float) -> dict[str, Array]:
 
 
 @dataclass(frozen=True)
-class Widths:
+class Widths(RandomProblem):
     """Tanh networks of growing width on a few points, and their Taylor models trained beside them."""
 
     widths: tuple[int, ...]
@@ -96,7 +96,7 @@ class Widths:
 
     @property
     def data(self) -> tuple[Array, Array, Array]:
-        train_key, test_key = jax.random.split(jax.random.key(17))
+        train_key, test_key = jax.random.split(jax.random.key(self.seed))
         x = jax.random.normal(train_key, (self.points, 3))
         return x, jnp.sin(x[:, :1]) + 0.5 * x[:, 1:2], jax.random.normal(test_key, (3, 3))
 

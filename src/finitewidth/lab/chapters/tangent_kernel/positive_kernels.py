@@ -8,7 +8,17 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import bdtrc
 
-from finitewidth.lab.framework import Check, Checks, Claim, Curves, Measurement, Prediction, scaled, shifted
+from finitewidth.lab.framework import (
+    Check,
+    Checks,
+    Claim,
+    Curves,
+    Measurement,
+    Prediction,
+    RandomProblem,
+    scaled,
+    shifted,
+)
 from finitewidth.lab.framework.comparison import absolute_error, relative_error, upper_bound
 from finitewidth.lab.framework.estimate import Estimate, exact, jackknife, share, stacked
 from finitewidth.lab.framework.sources import orf_543
@@ -79,7 +89,7 @@ class Circle:
 
 
 @dataclass(frozen=True)
-class RandomKernels:
+class RandomKernels(RandomProblem):
     """Output-layer kernels of random neurons, on growing numbers of points."""
 
     points: tuple[int, ...]
@@ -91,7 +101,7 @@ class RandomKernels:
 
     def inputs(self, points: int) -> Float[np.ndarray, "m d"]:
         """Inputs of length one."""
-        x = np.random.default_rng(7).normal(size=(points, self.n_in))
+        x = self.rng().normal(size=(points, self.n_in))
         return x / np.linalg.norm(x, axis=1, keepdims=True)
 
     def theory(self) -> Prediction:

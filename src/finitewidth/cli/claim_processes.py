@@ -1,0 +1,81 @@
+"""Runs claims in several processes at once."""
+
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from finitewidth.cli.errors import show_warning
+from finitewidth.engines import DaskCluster
+from finitewidth.lab.framework.claim import Claim, Scale
+from finitewidth.lab.framework.registry import claim
+from finitewidth.lab.framework.runner import from_worker, record, run_claim, run_on_worker, save
+
+# A process keeps what it compiles; a new one after so many claims keeps its memory at a few gigabytes.
+_CLAIMS_PER_PROCESS = 30
+
+
+def default_jobs() -> int:
+    """As many processes as cores, and no more than four: each may take a few gigabytes."""
+    return min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def records_of(
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int
+) -> Iterator[dict[str, Any]]:
+    """Run claims, save each, and give its record as soon as it is there."""
+    if min(jobs, len(chosen)) == 1:
+        yield from (_saved(c, scale, seed, out) for c in chosen)
+        return
+    older = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        min(jobs, len(chosen)),
+        multiprocessing.get_context("spawn"),
+        _start,
+        max_tasks_per_child=_CLAIMS_PER_PROCESS,
+    )
+    try:
+        running = [pool.submit(_run_by_id, c.id, scale, seed, out) for c in chosen]
+        for done in as_completed(running):
+            yield done.result()
+    except BrokenProcessPool:
+        raise ValueError(
+            "a process that ran claims was ended from outside, perhaps for lack of memory; try --jobs 1."
+        ) from None
+    finally:
+        # Nobody waits for claims that are still running when another one raised an error or Ctrl-C came.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - older:
+            process.terminate()
+
+
+def records_of_cluster(
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, scheduler: str
+) -> Iterator[dict[str, Any]]:
+    """The same on the workers of a Dask cluster; this process saves."""
+    with DaskCluster(scheduler) as cluster:
+        for found in cluster.map(run_on_worker, [c.id for c in chosen], scale, seed):
+            outcome = from_worker(found)
+            save(outcome, out)
+            yield record(outcome)
+
+
+def _start() -> None:
+    """Ctrl-C is for the process that started this one; warnings look as they do there."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.showwarning = show_warning
+
+
+def _run_by_id(id: str, scale: Scale, seed: int, out: Path) -> dict[str, Any]:
+    return _saved(claim(id), scale, seed, out)
+
+
+def _saved(claim: Claim, scale: Scale, seed: int, out: Path) -> dict[str, Any]:
+    outcome = run_claim(claim, scale, seed)
+    save(outcome, out)
+    return record(outcome)
