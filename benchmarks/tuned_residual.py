@@ -1,8 +1,9 @@
 """Is the advice for residual networks true? A deep pre-norm network on digits, with it and without.
 
 `python benchmarks/tuned_residual.py` trains 100 blocks by full-batch gradient descent: with initialisation,
-branch scale and rates of `tune_residual` at multiples of the predicted largest step, and PyTorch's default
-network (branches of scale one, one rate for everything) at many learning rates.
+branch scale and rates of `tune_residual` at multiples of the predicted largest step, with a readout of scale
+1 and of scale 0.1, and PyTorch's default network (branches of scale one, one rate for everything) at many
+learning rates. With `--adam` both are trained by Adam instead, at several rates.
 """
 
 import argparse
@@ -40,10 +41,10 @@ def train(model, optimizers, x, y, steps: int) -> list[float]:
     return losses
 
 
-def advised(advice, factor: float, seed: int):
+def advised(advice, optimizer: str, rate: float, seed: int):
     torch.manual_seed(seed)
     space: dict = {}
-    exec(advice.code("pytorch", learning_rate=factor * advice.eta_max), space)
+    exec(advice.code("pytorch", optimizer, learning_rate=rate), space)
     return space["model"], space["optimizers"]
 
 
@@ -56,12 +57,13 @@ class DefaultBlock(torch.nn.Module):
         return z + self.linear(torch.nn.functional.gelu(self.norm(z)))
 
 
-def default(blocks: int, width: int, rate: float, seed: int):
+def default(blocks: int, width: int, optimizer: str, rate: float, seed: int):
     torch.manual_seed(seed)
     layers = [DefaultBlock(width) for _ in range(blocks)]
     top = [torch.nn.LayerNorm(width), torch.nn.Linear(width, 10)]
     model = torch.nn.Sequential(torch.nn.Linear(64, width), *layers, *top)
-    return model, [torch.optim.SGD(model.parameters(), lr=rate)]
+    kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
+    return model, [kind(model.parameters(), lr=rate)]
 
 
 def line(name: str, losses: list[list[float]], accuracy: list[float]) -> str:
@@ -81,12 +83,19 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--networks", type=int, default=3)
+    parser.add_argument("--adam", action="store_true")
     settings = parser.parse_args()
     torch.set_num_threads(1)
     started = time.process_time()
     x, y, x_test, labels, inputs = data(settings.points)
-    advice = fw.tune_residual("gelu", settings.blocks, settings.width, inputs, norm="pre", n_out=10)
-    print(f"{settings}; predicted largest step {advice.eta_max:.4g}\n")
+    advice = {
+        scale: fw.tune_residual(
+            "gelu", settings.blocks, settings.width, inputs, norm="pre", n_out=10, readout_scale=scale
+        )
+        for scale in (1.0, 0.1)
+    }
+    steps = ", ".join(f"{found.eta_max:.4g} with readout {scale:g}" for scale, found in advice.items())
+    print(f"{settings}; predicted largest step {steps}\n")
     print("| network | loss after one step / before | loss rises | final loss / first | test accuracy |")
     print("|---|---|---|---|---|")
 
@@ -99,11 +108,23 @@ def main() -> None:
                 accuracy.append(float(np.mean(model(x_test).argmax(1).numpy() == labels)))
         print(line(name, losses, accuracy), flush=True)
 
-    for factor in (0.5, 0.8, 0.9, 1.1, 1.2, 1.5):
-        run(f"advised, {factor} of the largest step", lambda seed, f=factor: advised(advice, f, seed))
-    for rate in 10.0 ** np.arange(-6.0, -2.4, 0.5):
-        make = lambda seed, rate=rate: default(settings.blocks, settings.width, rate, seed)
-        run(f"PyTorch's default, rate {rate:.2g}", make)
+    sizes = settings.blocks, settings.width
+    if settings.adam:
+        for rate in (1e-4, 3e-4, 1e-3, 3e-3):
+            for scale, found in advice.items():
+                make = lambda seed, found=found, rate=rate: advised(found, "adam", rate, seed)
+                run(f"advised, readout {scale:g}, Adam, rate {rate:g}", make)
+            make = lambda seed, rate=rate: default(*sizes, "adam", rate, seed)
+            run(f"PyTorch's default, Adam, rate {rate:g}", make)
+    else:
+        for scale, found in advice.items():
+            for factor in (0.5, 0.8, 0.9, 1.1, 1.2, 1.5):
+                rate = factor * found.eta_max
+                make = lambda seed, found=found, rate=rate: advised(found, "sgd", rate, seed)
+                run(f"advised, readout {scale:g}, {factor} of the largest step", make)
+        for rate in 10.0 ** np.arange(-6.0, -2.4, 0.5):
+            make = lambda seed, rate=rate: default(*sizes, "sgd", rate, seed)
+            run(f"PyTorch's default, rate {rate:.2g}", make)
     print(f"\n{time.process_time() - started:.0f} CPU seconds")
 
 

@@ -45,7 +45,9 @@ def spread(heads: int, width: int) -> tuple[float, float]:
     x = np.random.default_rng(0).normal(size=(1, 6, 4))
     ntk = fw.monte_carlo_kernels(net, x, key=jax.random.key(width), draws=NETWORKS, at_once=20).ntk
     ratio = float(ntk.sem[0, 0] * NETWORKS**0.5 / ntk.value[0, 0])
-    print(f"{heads} heads, width {width}: NTK {ntk.value[0, 0]:.3f} +- {ntk.sem[0, 0]:.3f}, spread {ratio:.3f}")
+    print(
+        f"{heads} heads, width {width}: NTK {ntk.value[0, 0]:.3f} +- {ntk.sem[0, 0]:.3f}, spread {ratio:.3f}"
+    )
     return ratio, ratio / (2 * NETWORKS) ** 0.5
 
 
@@ -59,15 +61,23 @@ def picture() -> Figure:
             real = drawn_token_correlations(
                 block, min(depth, 6), TOKENS, key=jax.random.key(0), draws=DRAWS
             ).difference
-            print(name, np.array2string(theory.value[[1, 2, 3, -1]], precision=3), real.value[1:4], real.sem[1:4])
+            print(
+                name,
+                np.array2string(theory.value[[1, 2, 3, -1]], precision=3),
+                real.value[1:4],
+                real.sem[1:4],
+            )
             seen = theory.value > 1e-7
             style.theory_line(left, np.arange(depth + 1)[seen], theory.value[seen], color, name)
             shown = real.value > 1e-7
             at = np.arange(len(real.value))[shown]
             style.measured_points(left, at, real.value[shown], real.sem[shown], color)
         left.set(yscale="log", ylim=(1e-7, 2), xlabel="blocks", ylabel=r"$1-c$ of two tokens")
-        left.legend(loc="lower right")
-        for one, name, color in ((True, "one head", style.PALETTE[0]), (False, "width / 4 heads", style.PALETTE[1])):
+        left.legend(loc="lower left", bbox_to_anchor=(0.1, 0.0))
+        for one, name, color in (
+            (True, "one head", style.PALETTE[0]),
+            (False, "width / 4 heads", style.PALETTE[1]),
+        ):
             found = np.array([spread(1 if one else n // 4, n) for n in WIDTHS])
             style.measured_points(right, np.array(WIDTHS), *found.T, color, name)
             right.plot(WIDTHS, found[:, 0], color=color, lw=1)

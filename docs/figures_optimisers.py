@@ -136,9 +136,7 @@ def transfer_picture() -> Figure:
                 panel.plot(found.rates, curve, "o-", ms=3, lw=1.2, color=color, label=f"$n={n}$")
                 panel.axvline(at, color=color, lw=0.9, ls=":")
             panel.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="training loss")
-            panel.set_title(
-                f"{names[optimizer]}: width$^{{\\,{power.value:.2f}\\,\\pm\\,{power.sem:.2f}}}$"
-            )
+            panel.set_title(f"{names[optimizer]}: width$^{{\\,{power.value:.2f}\\,\\pm\\,{power.sem:.2f}}}$")
         axes[0].legend()
     return figure
 

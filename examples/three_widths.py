@@ -1,6 +1,6 @@
 """p(f*) at three widths: what networks of width 16, 64 and 256 learn from six points, predicted and measured.
 
-python examples/three_widths.py [--networks 200] [--out three_widths.png]
+python examples/three_widths.py [--widths 16 64 256] [--networks 200] [--out three_widths.png]
 """
 
 import argparse
@@ -12,6 +12,7 @@ import numpy as np
 import finitewidth as fw
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--widths", type=int, nargs="+", default=[16, 64, 256])
 parser.add_argument("--networks", type=int, default=200)
 parser.add_argument("--out", default="three_widths.png")
 options = parser.parse_args()
@@ -22,7 +23,7 @@ x_test = np.array([-1.2, 0.1, 1.4])[:, None]
 ridge = 0.3
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-widths = (16, 64, 256)
+widths = options.widths
 for width in widths:
     net = fw.MLP(hidden=(width, width), activation="tanh", C_b=0.2, C_W=1.5)
     law = fw.predict(net, x, y, x_test, ridge=ridge, order=1)

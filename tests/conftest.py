@@ -1,5 +1,6 @@
 """Shared fixtures. The annotations of the package are executed in every test."""
 
+import gc
 import itertools
 import os
 import sys
@@ -24,7 +25,6 @@ if any(name == "finitewidth" or name.startswith("finitewidth.") for name in sys.
     raise ImportError("finitewidth was imported before its annotations could be switched on.")
 jaxtyping.install_import_hook("finitewidth", "beartype.beartype")
 
-import jax
 import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401  (loads its own BLAS)
@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 
 import finitewidth  # noqa: F401  (switches JAX to 64 bits before any test builds an array)
 from finitewidth.programs import keep_programs, release_programs
+from quick_compilation import optimisation
 
 keep_programs(say=lambda sentence: print(sentence, file=sys.stderr))
 # The matrices of the tests are small: threads of BLAS would wait for each other, and for the other worker.
@@ -62,6 +63,13 @@ def pytest_collection_modifyitems(items):
     items[:] = [*whole, *(item for item in reversed(single) if item not in summary), *summary]
 
 
+def pytest_collection_finish():
+    """What was imported stays: the garbage collector need not look at it again, for a second each time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 _TESTS = itertools.count()
 _MOST_BYTES = 2.5e9
 
@@ -85,11 +93,8 @@ def _little_memory():
 @pytest.fixture
 def optimised():
     """Optimise the programs of a test that runs for longer than they take to compile."""
-    setting = "jax_disable_most_optimizations"
-    usual = jax.config.read(setting)
-    jax.config.update(setting, False)
-    yield
-    jax.config.update(setting, usual)
+    with optimisation():
+        yield
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,7 +25,12 @@ class Pairs(NamedTuple):
 
 def averages(law: PairLaw, q_a, q_b, rho) -> Averages:
     """The law for every row q_a and every column (q_b, rho)."""
-    q_a, q_b, rho = (jnp.asarray(a, dtype=float) for a in (q_a, q_b, rho))
+    return _averages(law, *(np.asarray(a, dtype=float) for a in (q_a, q_b, rho)))
+
+
+@eqx.filter_jit
+def _averages(law, q_a, q_b, rho) -> Averages:
+    """In one program instead of twenty."""
     k = jnp.sqrt(q_a[:, None]) * jnp.sqrt(q_b) * rho
     return law.pair(law.features(q_a), law.features(q_b), k)
 

@@ -80,7 +80,14 @@ if TYPE_CHECKING:
     from finitewidth.statistics.kernels import Kernels, kernels, trajectory
     from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
     from finitewidth.statistics.residual_corrections import ResidualCorrections
-    from finitewidth.tuning import ResidualTuning, Tuning, tune, tune_residual
+    from finitewidth.tuning import (
+        ConvolutionalTuning,
+        ResidualTuning,
+        Tuning,
+        tune,
+        tune_convolutional,
+        tune_residual,
+    )
     from finitewidth.verification.result import Verification
     from finitewidth.verification.trained_networks import TrainedNetworks
     from finitewidth.verification.verify import verify

@@ -1,4 +1,4 @@
-"""Equally correlated tokens: what enters a stack of blocks and what is asked of it, in theory and in real ones."""
+"""Equally correlated tokens that enter a stack of blocks, and what is asked of them behind every block."""
 
 from typing import Any, NamedTuple
 

@@ -16,6 +16,8 @@ LIGHT_LINES = (
     ["kernel", "--help"],
     ["train-ensemble", "--help"],
     ["lab", "run", "--help"],
+    ["serve", "--help"],
+    ["serve", "--host", "0.0.0.0"],
     ["predict", "diabetes", "--seed", "-1"],
     ["kernel", "x.npy", "--hidden", "8y2", "--out", "k.npz"],
 )

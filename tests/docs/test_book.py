@@ -1,9 +1,12 @@
 """The book as readers get it: built by the command of the Makefile, opened from disk in a real browser."""
 
 import html
+import importlib
+import inspect
 import json
 import re
 import time
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -38,25 +41,45 @@ def browser():
         yield browser
 
 
+def small_book(folder: Path, pages: dict[str, str], *copied: str) -> Path:
+    """A book of a few pages with everything that the real one is built with."""
+    docs = folder / "docs"
+    (docs / "ledger").mkdir(parents=True)
+    (docs / "ledger" / "chapters.json").write_text("[]")
+    for name, text in pages.items():
+        (docs / name).write_text(text)
+    for name in copied:
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        (docs / name).write_text(text.replace("[lectures](lectures/index.md)", "lectures"), encoding="utf-8")
+    for name in ("hooks", "assets", "book.css"):
+        (docs / name).symlink_to(ROOT / "docs" / name)
+    (folder / "src").symlink_to(ROOT / "src")
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    settings["nav"] = [*pages, *copied]
+    (folder / "mkdocs.yml").write_text(json.dumps(settings))
+    return folder
+
+
 class TestBuild:
     @pytest.mark.parametrize(
         ("target", "status"), [("other.md", 0), ("nowhere.md", 1), ("other.md#nowhere", 1)]
     )
     def test_dead_link_stops_the_build(self, tmp_path, target, status):
-        docs = tmp_path / "docs"
-        (docs / "ledger").mkdir(parents=True)
-        (docs / "ledger" / "chapters.json").write_text("[]")
-        (docs / "index.md").write_text(f"# One\n\nSee [the other]({target}).\n")
-        (docs / "other.md").write_text("# Other\n")
-        for name in ("hooks", "assets", "book.css"):
-            (docs / name).symlink_to(ROOT / "docs" / name)
-        (tmp_path / "src").symlink_to(ROOT / "src")
-        settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-        settings["nav"] = ["index.md", "other.md"]
-        (tmp_path / "mkdocs.yml").write_text(json.dumps(settings))
-        run = book.build(tmp_path)
+        pages = {"index.md": f"# One\n\nSee [the other]({target}).\n", "other.md": "# Other\n"}
+        run = book.build(small_book(tmp_path, pages))
         assert run.returncode == status, run.stderr
         assert ("nowhere" in run.stderr) == bool(status)
+
+    @pytest.mark.parametrize(("key", "status"), [("neal-1996", 0), ("nobody-2099", 1)])
+    def test_an_unknown_citation_stops_the_build(self, tmp_path, key, status):
+        pages = {"index.md": f"# One\n\nSee [@{key}].\n"}
+        run = book.build(small_book(tmp_path, pages, "bibliography.md"))
+        assert run.returncode == status, run.stderr
+        assert (f"no entry '{key}'" in run.stderr) == bool(status)
+        if not status:
+            site = tmp_path / "site"
+            assert f'href="bibliography.html#{key}">Neal 1996</a>' in (site / "index.html").read_text()
+            assert 'Cited in</em> <a href="index.html">One</a>' in (site / "bibliography.html").read_text()
 
     def test_copies_of_others_work_come_with_their_licences(self, site):
         for library in ("stix-two-math", "iframe-worker"):
@@ -98,6 +121,41 @@ def test_equinox_modules_have_types_and_defaults(site, page, signature):
         for block in re.findall(r'<div class="doc-signature.*?</div>', text, re.DOTALL)
     ]
     assert signature in shown
+
+
+# Parts of the package that nobody is meant to import: the command, the server, the lab's own tools.
+INTERNAL = (
+    "finitewidth.cli",
+    "finitewidth.serve",
+    "finitewidth.lab.",
+    "finitewidth.linalg",
+    "finitewidth.data",
+)
+
+
+def public_packages() -> list[str]:
+    root = ROOT / "src"
+    found = [".".join(file.parent.relative_to(root).parts) for file in root.rglob("__init__.py")]
+    return sorted(name for name in found if not name.startswith(INTERNAL))
+
+
+def test_every_public_name_of_every_package_is_in_the_reference(site):
+    """With its signature, or by name for constants and aliases of types."""
+    inventory = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
+    documented = {line.split()[0] for line in inventory.splitlines()}
+    assert len(documented) > 1000
+    pages = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "reference").glob("*.md"))
+    missing = []
+    for package in public_packages():
+        module = importlib.import_module(package)
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            described = inspect.isclass(thing) or inspect.isfunction(thing)
+            home = f"{thing.__module__}.{thing.__qualname__}" if described else ""
+            found = {f"{package}.{name}", f"finitewidth.{name}", home} & documented
+            if not found and (described or f"`{name}`" not in pages) and not inspect.ismodule(thing):
+                missing.append(f"{package}.{name}")
+    assert missing == []
 
 
 class Leaves(HTMLParser):

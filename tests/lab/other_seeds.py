@@ -23,7 +23,7 @@ def main(names: list[str]) -> int:
     asked = chosen(names, everything=not names)
     found = {}
     for seed in SEEDS:
-        found[seed] = run_all(asked, "quick", seed, BUILD / f"lab-seed-{seed}", default_jobs())
+        found[seed] = run_all(asked, "quick", seed, BUILD / f"lab-seed-{seed}", default_jobs(len(asked)))
         holding = sum(record["holds"] for record in found[seed])
         seconds = sum(record["cpu_seconds"] for record in found[seed])
         print(f"seed {seed}: {holding} of {len(asked)} claims hold, {seconds:.0f} CPU seconds", flush=True)

@@ -190,6 +190,16 @@ def test_several_processes_find_what_one_finds(tmp_path):
     assert (tmp_path / "two" / "linear-critical.png").exists()
 
 
+@pytest.mark.parametrize(
+    ("cores", "claims", "jobs"), [(2, 3, 1), (2, 8, 2), (2, 195, 2), (64, 195, 4), (1, 195, 1)]
+)
+def test_processes_follow_cores_and_claims(cores, claims, jobs, monkeypatch):
+    from finitewidth.cli.claim_processes import default_jobs
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+    assert default_jobs(claims) == jobs
+
+
 def test_the_longest_claims_come_first(tmp_path, monkeypatch):
     """Known from earlier runs; the records still come in the order that was asked for."""
     job = importlib.import_module("finitewidth.cli.lab_job")

@@ -1,5 +1,6 @@
 """Order 1/width with a ridge: numbers of an independent program, limits, and what `predict` says."""
 
+import functools
 import json
 import warnings
 from pathlib import Path
@@ -18,6 +19,7 @@ from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.hidden_layers import layer_kernels
+from quick_compilation import optimisation
 from tolerances import FIRST_ORDER, LIMIT, STIFF_SOLVE, TENSORS, assert_close
 
 # Every entry of a sampled coefficient is within so many standard errors of the reference, and the largest
@@ -28,10 +30,19 @@ SAMPLED = ("tanh_L2_two", "gelu_L3", "tanh_L3_half")
 SAMPLED_CASES = [case for case in REFERENCE["cases"] if case["name"] in SAMPLED]
 
 
-@pytest.fixture(scope="module", params=REFERENCE["cases"], ids=lambda case: case["name"])
+CASES = {case["name"]: case for case in REFERENCE["cases"]}
+
+
+@functools.cache
+def tensors_of(name):
+    """Computed once, although the tests that choose some of the cases come between those that take all."""
+    with optimisation():
+        return corrections(network(CASES[name]), np.array(CASES[name]["x"]))
+
+
+@pytest.fixture(params=REFERENCE["cases"], ids=lambda case: case["name"])
 def reference(request):
-    case = request.param
-    return case, corrections(network(case), np.array(case["x"]))
+    return request.param, tensors_of(request.param["name"])
 
 
 def network(case):

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from finitewidth import Dense, LayerNorm, Residual, Scale, SelfAttention, Sequential
+from finitewidth import Dense, GlobalAveragePool, LayerNorm, Residual, Scale, SelfAttention, Sequential
 from finitewidth.networks import drawn_token_correlations
 from finitewidth.statistics import token_correlations
 
@@ -31,9 +31,7 @@ def test_weights_far_apart_pick_one_token_each():
 
 def test_attention_with_a_closed_form_and_a_shortcut_obey_their_rules():
     C_QK, C_OV, alpha, beta = 0.7, 1.2, 0.8, 0.5
-    block = Residual(
-        SelfAttention(8, scaling="linear", C_QK=C_QK, C_OV=C_OV), alpha=alpha, beta=beta
-    )
+    block = Residual(SelfAttention(8, scaling="linear", C_QK=C_QK, C_OV=C_OV), alpha=alpha, beta=beta)
     K = Q * (C + (1 - C) * np.eye(T))
     S = np.exp(C_QK * K) / np.exp(C_QK * K).sum(axis=1, keepdims=True)
     above = alpha**2 * K + beta**2 * C_OV * S @ K @ S.T
@@ -52,15 +50,24 @@ def test_real_tokens_have_the_variance_and_correlation_asked_for():
         assert (value.sem < 0.05 * np.array(law)).all()
 
 
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: token_correlations(Dense(4, 0.0, 1.0), 1, 1), "tokens must be a whole number of at least 2"),
-        (lambda: token_correlations(Dense(4, 0.0, 1.0), 1, 3, correlation=1.5), "correlation must be between 0 and 1"),
-        (lambda: token_correlations(Dense(4, 0.0, 1.0), 0, 3), "blocks must be a whole number of at least 1"),
-        (lambda: token_correlations(Dense(4, 0.0, 1.0), 1, 3, variance=-1.0), "variance must be a positive number"),
-    ],
-)  # fmt: skip
-def test_wrong_calls_get_one_sentence(call, sentence):
+def asked(blocks=1, tokens=3, **numbers):
+    return lambda: token_correlations(Dense(4, 0.0, 1.0), blocks, tokens, **numbers)
+
+
+WRONG = {
+    "one token": (asked(tokens=1), "tokens must be a whole number of at least 2"),
+    "correlation": (asked(correlation=1.5), "correlation must be between 0 and 1"),
+    "no blocks": (asked(blocks=0), "blocks must be a whole number of at least 1"),
+    "variance": (asked(variance=-1.0), "variance must be a positive number"),
+    "another shape": (
+        lambda: token_correlations(Sequential(Dense(4, 0.0, 1.0), GlobalAveragePool()), 1, 3),
+        "must keep the shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_calls_get_one_sentence(name):
+    call, sentence = WRONG[name]
     with pytest.raises(ValueError, match=sentence):
         call()

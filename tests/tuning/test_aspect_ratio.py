@@ -85,6 +85,7 @@ def test_kernel_change_of_a_linear_network_is_known(target, rate):
     assert_close(kernel_change(net, 1.0, target), (y_squared - 1) / (2 * n), 1e-8, scale=1 / n)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_kernel_change_is_that_of_trained_networks():
     """One tanh layer of 512 neurons learns one input by flow; means over pairs of opposite outputs."""
     n, target, draws = 512, 2.0, 3000

@@ -37,6 +37,16 @@ def test_signals_are_those_of_the_kernels(norm):
     assert_close(advice.eta_max, 2 / fw.kernels(advice.net, x).ntk[0, 0], SERIES)
 
 
+def test_a_smaller_readout_shrinks_the_outputs_and_the_step_follows(rng):
+    """Outputs have a quarter of the variance, in the network and in the program."""
+    x = rng.normal(size=(4, 3))
+    whole, half = (fw.tune_residual("gelu", 3, 8, x, norm="pre", readout_scale=s) for s in (1.0, 0.5))
+    kernels = fw.kernels(half.net, x)
+    assert_close(kernels.nngp, fw.kernels(whole.net, x).nngp / 4, SERIES)
+    assert_close(half.eta_max, 2 / np.linalg.eigvalsh(kernels.ntk)[-1], SERIES)
+    assert run(half.code())["C_W_last"] == pytest.approx(run(whole.code())["C_W_last"] / 4)
+
+
 def test_defaults_explode_and_the_advice_does_not():
     advice = fw.tune_residual("relu", 100, 128)
     assert advice.branch_scale == 0.1

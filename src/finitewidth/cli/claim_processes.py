@@ -20,9 +20,10 @@ from finitewidth.lab.framework.runner import from_worker, record, run_claim, run
 _CLAIMS_PER_PROCESS = 30
 
 
-def default_jobs() -> int:
-    """As many processes as cores, and no more than four: each may take a few gigabytes."""
-    return min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+def default_jobs(claims: int) -> int:
+    """One for every four claims, which pay for its start; at most one a core, and four for their memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(4, cores, claims // 4))
 
 
 def records_of(

@@ -15,7 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from finitewidth.architecture import Layer
-from finitewidth.checks import check_key, check_widths, check_whole
+from finitewidth.checks import check_key, check_whole, check_widths
 from finitewidth.estimate import Estimate, jackknife
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.members import map_members
@@ -236,7 +236,7 @@ class _AtEveryRate(eqx.Module):
 
 
 def _train(
-    built: Layer | OwnNetwork,
+    built: Any,
     key: PRNGKeyArray,
     size: int,
     x: Inputs,
@@ -248,7 +248,7 @@ def _train(
     loss: str | Loss | Callable[[Array, Array], Array],
     batch_size: int | None,
 ) -> dict[str, np.ndarray]:
-    """Losses on all points (networks, rates) and what belongs to them, outputs (networks, rates, test, out)."""
+    """Losses on all points (networks, rates) and more; outputs (networks, rates, test, out)."""
     check_key(key)
     check_whole("steps", steps)
     x = as_points("x", x)

@@ -72,7 +72,7 @@ def serve(host: str, port: int, allowed: list[str], say: Callable[[str], None]) 
         name = "127.0.0.1" if "127.0.0.1" in names else sorted(names)[0]
         config = uvicorn.Config(
             Guard(application(), names, port, token),
-            log_level="warning",
+            log_level="error",
             access_log=False,
             server_header=False,
             limit_concurrency=200,

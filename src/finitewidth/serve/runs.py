@@ -7,7 +7,7 @@ import multiprocessing as mp
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple
 
 from finitewidth.serve.worker import main, page_jobs
@@ -47,7 +47,7 @@ class Runs:
         self.stop()
         context = mp.get_context("spawn")
         pipe, theirs = context.Pipe()
-        self.pipe, self.stopped, self.unfinished = pipe, context.Value("q", self.number), 0
+        self.pipe, self.stopped, self.unfinished = pipe, context.RawValue("q", self.number), 0
         self.process = context.Process(target=main, args=(theirs, self.stopped, self.jobs), daemon=True)
         self.process.start()
         theirs.close()
@@ -80,7 +80,7 @@ class Runs:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return 0
 
-    async def events(self, name: str, *arguments: Any, key: Any = None) -> AsyncIterator[dict]:
+    async def events(self, name: str, *arguments: Any, key: Any = None) -> AsyncGenerator[dict, None]:
         """What the visitor's stream says. Leaving the iterator, for any reason, stops the run.
 
         A result with a `key` is kept, and told again to whoever asks for it.
@@ -112,7 +112,7 @@ class Runs:
         finally:
             self.turn.release()
 
-    async def _run(self, name: str, arguments: tuple) -> AsyncIterator[dict]:
+    async def _run(self, name: str, arguments: tuple) -> AsyncGenerator[dict, None]:
         await self._idle()
         self.number += 1
         number, began = self.number, time.monotonic()

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from finitewidth.lab.framework.registry import claim
+from finitewidth.lab.framework.registry import claim, claims
 from finitewidth.serve.page import Page
 from finitewidth.serve.pages import PAGES
 from finitewidth.serve.reports import Reports
@@ -83,7 +83,8 @@ async def course(request: Request) -> Response:
 
 async def description(request: Request) -> Response:
     """One page: controls, figures, formula, claims."""
-    return JSONResponse(describe(_page(request)))
+    page, loop = _page(request), asyncio.get_running_loop()
+    return JSONResponse(await loop.run_in_executor(request.app.state.theory, describe, page))
 
 
 def _page(request: Request) -> Page:
@@ -139,7 +140,7 @@ async def report(request: Request) -> Response:
     content, target = await request.body(), request.query_params.get("target", "")[:200]
     reports: Reports = request.app.state.reports
 
-    async def events() -> AsyncIterator[dict]:
+    async def events() -> AsyncGenerator[dict, None]:
         job = request.app.state.runs.events("report", state, content, target)
         async with contextlib.aclosing(job) as source:
             async for event in source:
@@ -163,7 +164,7 @@ async def kept_report(request: Request) -> Response:
     )
 
 
-def stream(events: AsyncIterator[dict]) -> Response:
+def stream(events: AsyncGenerator[dict, None]) -> Response:
     """Events as lines of JSON."""
 
     async def lines() -> AsyncIterator[str]:
@@ -202,14 +203,16 @@ def application(limits: Limits | None = None, warm: bool = True) -> Starlette:
         app.state.reports = Reports()
         app.state.runs = Runs(limits)
         app.state.runs.start()
-        for page in PAGES.values() if warm else ():
-            if page.warm:
-                app.state.theory.submit(page.warm)
+        # A thread of its own: a visitor does not wait until every page is warm.
+        warming = ThreadPoolExecutor(1, "warm")
+        for task in (claims, *(page.warm for page in PAGES.values() if page.warm)) if warm else ():
+            warming.submit(task)
         try:
             yield
         finally:
             app.state.runs.stop()
-            app.state.theory.shutdown(wait=False, cancel_futures=True)
+            for threads in (warming, app.state.theory):
+                threads.shutdown(wait=False, cancel_futures=True)
 
     return Starlette(
         routes=[

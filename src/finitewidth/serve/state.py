@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Choice:
 
 
 Control = Slider | Choice
-State = dict[str, float | int | str]
+State = dict[str, Any]  # a number for a slider, a word for a choice
 
 
 def defaults(controls: tuple[Control, ...]) -> State:

@@ -39,11 +39,11 @@ def report(stop: Callable[[], bool], state: State, content: bytes, target: str) 
     chosen = target or table.target or list(table.columns)[-1]
     data = prepare(table, None, Options(chosen, "auto", "column", None, 0, None))
     choices = Choices(
-        hidden=(int(state["width"]),) * (int(state["depth"]) - 1),
-        activation=str(state["activation"]),
-        C_b=float(state["C_b"]),
-        C_W=float(state["C_W"]),
-        steps=int(state["steps"]),
+        hidden=(state["width"],) * (state["depth"] - 1),
+        activation=state["activation"],
+        C_b=state["C_b"],
+        C_W=state["C_W"],
+        steps=state["steps"],
     )
     study = run_study(data, choices, announce)
     yield {"page": report_page(study), "summary": summary(study)}

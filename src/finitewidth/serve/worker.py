@@ -48,11 +48,14 @@ class Stopped(Exception):
 
 def page_jobs() -> dict[str, Callable]:
     """The jobs of the lab: the experiment of a page, and a report about a visitor's table."""
+    from finitewidth.programs import release_programs
     from finitewidth.serve.pages import PAGES
     from finitewidth.serve.tables import report
     from finitewidth.serve.wire import plain
 
     def run(stop: Callable[[], bool], slug: str, state: State) -> Iterator[Any]:
+        # Widths, depths and activations have programs of their own, and visitors try many.
+        release_programs()
         experiment = PAGES[slug].experiment
         assert experiment is not None
         for piece in experiment.pieces(state):

@@ -7,9 +7,9 @@ $C_{QK}^2K_{ik}K_{jl}$, weights S, and
 
 $$m\mapsto C_b + C_{OV}\,(m + D\,r_2),\qquad D\mapsto C_{OV}\,D\,(r_1-r_2),$$
 
-with $r_1=\mathrm E\sum_jS_{ij}^2$ and $r_2=\mathrm E\sum_jS_{ij}S_{kj}$ of two tokens i and k. For logits that
-hardly differ, $r_1-r_2=C_{QK}^2q^2(1-c)^2(1-1/T)/T$: $1-c$ is cubed in every layer. Other layers follow their
-rules in `kernels`.
+with $r_1=\mathrm E\sum_jS_{ij}^2$ and $r_2=\mathrm E\sum_jS_{ij}S_{kj}$ of two tokens i and k. For logits
+that hardly differ, $r_1-r_2=C_{QK}^2q^2(1-c)^2(1-1/T)/T$: $1-c$ is cubed in every layer. Other
+layers follow their rules in `kernels`.
 """
 
 import equinox as eqx
@@ -83,7 +83,9 @@ def token_correlations(
 
 
 @eqx.filter_jit
-def _through(block: Layer, laws: PairLaws, K: Float[Array, "T T sets"], width: int) -> Float[Array, "T T sets"]:
+def _through(
+    block: Layer, laws: PairLaws, K: Float[Array, "T T sets"], width: int
+) -> Float[Array, "T T sets"]:
     asked = laws.at(Sites((len(K), width), pairs_above=True))
     above, _ = own(block, Kernels(K, jnp.zeros_like(K)), asked)
     return above.nngp

@@ -1,7 +1,11 @@
 """How to initialise and train a network."""
 
 from finitewidth.tuning.advice import Tuning, tune
+from finitewidth.tuning.convolutional import ConvolutionalTuning, tune_convolutional
 from finitewidth.tuning.propagation import Propagation
 from finitewidth.tuning.residual import BlockSignals, ResidualTuning, tune_residual
 
-__all__ = ["BlockSignals", "Propagation", "ResidualTuning", "Tuning", "tune", "tune_residual"]
+__all__ = [
+    "BlockSignals", "ConvolutionalTuning", "Propagation", "ResidualTuning", "Tuning", "tune",
+    "tune_convolutional", "tune_residual",
+]  # fmt: skip

@@ -9,7 +9,7 @@ from finitewidth.statistics.kernels import kernels
 _LARGEST_SPECTRUM = 4000
 
 
-def largest_ntk_eigenvalue(net: Layer, x: Float[Array, "n d"]) -> float:
+def largest_ntk_eigenvalue(net: Layer, x: Float[Array, "n ..."]) -> float:
     """Largest NTK eigenvalue on x; beyond 4,000 points estimated from an evenly spaced subset."""
     n = len(x)
     subset = x if n <= _LARGEST_SPECTRUM else x[:: -(-n // _LARGEST_SPECTRUM)]

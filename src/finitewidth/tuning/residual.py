@@ -175,6 +175,7 @@ def tune_residual(
     *,
     norm: Norm = "none",
     branch_scale: float | None = None,
+    readout_scale: float | int = 1.0,
     n_in: int | None = None,
     n_out: int = 1,
 ) -> ResidualTuning:
@@ -193,6 +194,9 @@ def tune_residual(
         readout. "post": $\mathrm{LN}(z+\beta(b+W\sigma(z)))$.
     branch_scale
         Your own $\beta$ instead of $1/\sqrt{\mathrm{blocks}}$.
+    readout_scale
+        Factor of the readout's first weights. Outputs of a random network are noise that training removes at
+        the training points only; a readout of scale 0.1 starts with a tenth of it, and `eta_max` follows.
     n_in, n_out
         Numbers of inputs (when there is no `x`) and outputs.
 
@@ -210,8 +214,9 @@ def tune_residual(
         raise ValueError(f"norm must be one of {', '.join(NORMS)}, got {norm!r}.")
     if branch_scale is not None:
         check_positive("branch_scale", branch_scale)
+    check_positive("readout_scale", readout_scale)
     beta = blocks**-0.5 if branch_scale is None else float(branch_scale)
-    net = _network(activation, blocks, width, norm, beta, n_out)
+    net = _with_readout(_network(activation, blocks, width, norm, beta, n_out), float(readout_scale))
     inputs = jnp.ones((1, 1)) if x is None else as_inputs("x", x, net).astype(float)
     n_in = int(n_in or width) if x is None else inputs.shape[1]
     branch = _branch(net)
@@ -272,6 +277,15 @@ def _network(
     return Sequential(
         Dense(width, 0.0, 1.0), Repeat(block, blocks), Activate(activation), Dense(n_out, 0.0, C_W)
     )
+
+
+def _with_readout(net: Sequential, scale: float) -> Sequential:
+    """The same network with the first weights of its readout multiplied."""
+    *below, last = net.layers
+    assert isinstance(last, Dense)
+    numbers = last.hyperparameters
+    readout = Dense(last.width, numbers.C_b, scale**2 * numbers.C_W, numbers.lambda_b, numbers.lambda_W)
+    return Sequential(*below, readout, parametrisation=net.parametrisation)
 
 
 def _branch(net: Sequential) -> Dense:

@@ -139,7 +139,7 @@ def program(framework: Framework, setting: Setting, optimizer: str, rates: dict[
     """Model, initialisation and optimiser."""
     if framework not in get_args(Framework):
         raise ValueError(f"framework must be one of {', '.join(get_args(Framework))}, got {framework!r}.")
-    torch, function = source_texts(setting.activation)
+    _, function = source_texts(setting.activation)
     numbers = {
         name: f"{value:.10g}" if isinstance(value, float) else value
         for name, value in setting._asdict().items()
@@ -157,10 +157,7 @@ def program(framework: Framework, setting: Setting, optimizer: str, rates: dict[
             top="norm(z)" if setting.norm == "pre" else "activation(z)",
             method=_FLAX_METHODS[optimizer],
         )
-    neuron = ""
-    if not torch.startswith("nn."):
-        neuron = f"\n\nclass Neuron(nn.Module):\n    def forward(self, z):\n        return {torch}\n\n"
-        torch = "Neuron()"
+    neuron, torch = torch_neuron(setting.activation)
     layer_norm = "nn.LayerNorm(width, eps=1e-12, elementwise_affine=False)"
     inner = "self.norm(z)" if setting.norm == "pre" else "z"
     block = f"z + branch_scale * self.linear(self.activation({inner}))"
@@ -173,3 +170,11 @@ def program(framework: Framework, setting: Setting, optimizer: str, rates: dict[
         top=layer_norm if setting.norm == "pre" else torch,
         optimizers=_TORCH_OPTIMIZERS[optimizer],
     )
+
+
+def torch_neuron(activation: str) -> tuple[str, str]:
+    """The definition of an activation's module, empty if PyTorch has it, and what makes one."""
+    torch, _ = source_texts(activation)
+    if torch.startswith("nn."):
+        return "", torch
+    return f"\n\nclass Neuron(nn.Module):\n    def forward(self, z):\n        return {torch}\n\n", "Neuron()"

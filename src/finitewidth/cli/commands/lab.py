@@ -70,7 +70,9 @@ def run_claims(
     ] = None,
     jobs: Annotated[
         int | None,
-        options.whole_number("--jobs", "Processes at once; by default the cores, at most 4.", 1, 256),
+        options.whole_number(
+            "--jobs", "Processes at once; by default one for four claims, at most 4.", 1, 256
+        ),
     ] = None,
     scheduler: options.Scheduler = None,
     as_json: options.Json = False,
@@ -85,7 +87,7 @@ def run_claims(
     fixed = [c.id for c in asked if c.deterministic]
     if seed is not None and fixed:
         note(f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there.")
-    records = run_all(asked, scale, seed or 0, out, jobs or default_jobs(), scheduler)
+    records = run_all(asked, scale, seed or 0, out, jobs or default_jobs(len(asked)), scheduler)
     if as_json:
         typer.echo(json.dumps(records, indent=1))
     else:

@@ -70,10 +70,8 @@ def trained(K: jax.Array, T: jax.Array, y: jax.Array, steps: jax.Array) -> tuple
 
 def law(state: State) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and standard deviation on the grid, and the step."""
-    K, T = kernels_at(str(state["activation"]), int(state["depth"]), float(state["C_W"]), float(state["C_b"]))
-    mean, std, eta = trained(
-        K, T, jnp.asarray(TARGETS[str(state["data"])]), jnp.asarray(float(state["steps"]))
-    )
+    K, T = kernels_at(state["activation"], state["depth"], state["C_W"], state["C_b"])
+    mean, std, eta = trained(K, T, jnp.asarray(TARGETS[state["data"]]), jnp.asarray(float(state["steps"])))
     return np.asarray(mean), np.asarray(std), float(eta)
 
 
@@ -95,7 +93,7 @@ def draw(state: State) -> Picture:
                 "tone": 0,
             },
             {"role": "theory", "x": GRID, "y": mean, "name": "theory, mean", "tone": 0},
-            {"role": "data", "x": X, "y": TARGETS[str(state["data"])], "name": "training data"},
+            {"role": "data", "x": X, "y": TARGETS[state["data"]], "name": "training data"},
         ],
         "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
         "y": {"label": "f(x)", "range": [-top, top]},
@@ -112,67 +110,78 @@ def draw(state: State) -> Picture:
 # ---- real networks ---------------------------------------------------------------------------------
 
 
-def networks(state: State, eta: float) -> Iterator[np.ndarray]:
-    """Real networks trained by the same gradient descent: outputs (networks, grid), a few at a time."""
+def networks(state: State, eta: float) -> Iterator[np.ndarray | None]:
+    """Real networks trained by the same gradient descent: outputs (networks, grid), a few at a time.
+
+    None where some are still in training: a long one can be stopped there.
+    """
     net = fw.MLP(
-        hidden=(int(state["width"]),) * (int(state["depth"]) - 1),
-        activation=str(state["activation"]),
-        C_b=float(state["C_b"]),
-        C_W=float(state["C_W"]),
+        hidden=(state["width"],) * (state["depth"] - 1),
+        activation=state["activation"],
+        C_b=state["C_b"],
+        C_W=state["C_W"],
     )
-    y = TARGETS[str(state["data"])][:, None]
-    for i in range(MOST // PIECE):
-        key = jax.random.fold_in(jax.random.key(0), i)
-        run = fw.train_ensemble(
-            net, key, PIECE, X[:, None], y, GRID[:, None], steps=int(state["steps"]), learning_rate=eta
-        )
-        yield np.asarray(run.outputs)[:, :, 0]
+    y = TARGETS[state["data"]][:, None]
+    training = fw.train_in_pieces(
+        net, jax.random.key(0), MOST, X[:, None], y, GRID[:, None],
+        steps=state["steps"], learning_rate=eta, together=PIECE,
+    )  # fmt: skip
+    for piece in training:
+        yield np.asarray(piece.outputs)[:, :, 0] if piece.finished else None
 
 
 def pieces(state: State) -> Iterator[Picture]:
     """Trained networks beside the law that they should follow."""
     mean, std, eta = law(state)
     seen: list[np.ndarray] = []
-    sparse = slice(4, None, 8)
+    shown: Picture = {"done": 0, "of": MOST}
     for new in networks(state, eta):
+        if new is None:
+            yield shown
+            continue
         seen.append(new)
-        every = np.concatenate(seen)
-        m, s = every.mean(0), every.std(0, ddof=1)
-        shift = np.sqrt(np.mean((m - mean) ** 2) / np.mean(std**2))
-        yield {
-            "done": len(every),
-            "of": MOST,
-            "members": {"x": GRID, "ys": new},
-            "layers": [
-                {
-                    "role": "measured",
-                    "x": GRID[sparse],
-                    "y": m[sparse],
-                    "err": 2 * s[sparse] / np.sqrt(len(every)),
-                    "name": "mean of the networks, ±2 s.e.",
-                    "tone": 1,
-                },
-                {
-                    "role": "outline",
-                    "x": GRID,
-                    "lo": m - 2 * s,
-                    "hi": m + 2 * s,
-                    "name": "networks, ±2σ",
-                    "tone": 1,
-                },
-            ],
-            "numbers": [
-                ["networks", f"{len(every)}", f"of width {state['width']}"],
-                ["σ ratio", f"{np.sqrt(np.mean(s**2) / np.mean(std**2)):.2f}", "networks / theory"],
-                ["shift of the mean", f"{shift:.2f} σ", "networks − theory, root mean square"],
-            ],
-        }
+        shown = _beside(np.concatenate(seen), mean, std, state["width"])
+        yield {**shown, "members": {"x": GRID, "ys": new}}
+
+
+def _beside(every: np.ndarray, mean: np.ndarray, std: np.ndarray, width: int) -> Picture:
+    """Mean and spread of the networks (networks, grid), and how far they are from the law."""
+    m, s = every.mean(0), every.std(0, ddof=1)
+    shift = np.sqrt(np.mean((m - mean) ** 2) / np.mean(std**2))
+    sparse = slice(4, None, 8)
+    return {
+        "done": len(every),
+        "of": MOST,
+        "layers": [
+            {
+                "role": "measured",
+                "x": GRID[sparse],
+                "y": m[sparse],
+                "err": 2 * s[sparse] / np.sqrt(len(every)),
+                "name": "mean of the networks, ±2 s.e.",
+                "tone": 1,
+            },
+            {
+                "role": "outline",
+                "x": GRID,
+                "lo": m - 2 * s,
+                "hi": m + 2 * s,
+                "name": "networks, ±2σ",
+                "tone": 1,
+            },
+        ],
+        "numbers": [
+            ["networks", f"{len(every)}", f"of width {width}"],
+            ["σ ratio", f"{np.sqrt(np.mean(s**2) / np.mean(std**2)):.2f}", "networks / theory"],
+            ["shift of the mean", f"{shift:.2f} σ", "networks − theory, root mean square"],
+        ],
+    }
 
 
 def code(state: State) -> str:
     """The same band by `fw.predict`, and its check on real networks."""
     x = ", ".join(f"{v:g}" for v in X)
-    y = ", ".join(f"{v:.4g}" for v in TARGETS[str(state["data"])])
+    y = ", ".join(f"{v:.4g}" for v in TARGETS[state["data"]])
     hidden = f"({state['width']},) * {int(state['depth']) - 1}"
     return f"""import numpy as np
 import finitewidth as fw

@@ -49,7 +49,9 @@ def ends(width: int, gates: str) -> np.ndarray:
     """eta lambda after training, for every step in EDGES[gates]; NaN where training runs away."""
     edges = EDGES[gates]
     if gates == "real":
-        paths = [relu_catapult(e, width, output=OUTPUT, steps=TRIED_STEPS, angles=1000) for e in edges.tolist()]
+        paths = [
+            relu_catapult(e, width, output=OUTPUT, steps=TRIED_STEPS, angles=1000) for e in edges.tolist()
+        ]
         return edges * np.array([path.kernels[-1] for path in paths])
     found = OnePointNetwork.of_width(width, OUTPUT).phases(edges)
     return np.where(np.asarray(found.diverges), np.nan, np.asarray(found.sharpness))
@@ -84,6 +86,7 @@ def draw_loss(state: State) -> Picture:
     phase = phase_of(state)
     if gates == "real" and phase == "divergent":
         phase = "all off" if sharpness[-1] < 1e-3 else "catapult"
+    last = f"{losses[steps]:.3g} at the end" if losses[steps] < HIGHEST else "ever more"
     low = max(1e-6, float(np.nanmin(shown)) / 2)
     climb = losses[: steps + 1].argmax() if phase == "catapult" else 0
     return {
@@ -92,8 +95,8 @@ def draw_loss(state: State) -> Picture:
         ],
         "x": {"label": "step", "range": [-0.02 * steps, 1.02 * steps]},
         "y": {"label": "loss", "log": True, "range": [min(low, 0.05), max(3 * top, 2.0)]},
-        "alt": f"Loss over {steps} steps at eta lambda = {edge:g}: from {losses[0]:.2g} to at most {top:.3g} and "
-        f"{shown[-1]:.3g} at the end; {phase}.",
+        "alt": f"Loss over {steps} steps at eta lambda = {edge:g}: from {losses[0]:.2g} up to {top:.3g} and "
+        f"then {last}; {phase}.",
         "numbers": [
             ["phase", phase, WORDS[phase]],
             *(
@@ -128,14 +131,20 @@ def draw_sharpness(state: State) -> Picture:
 
 def draw_ends(state: State) -> Picture:
     """eta lambda at the end for every step that one could take."""
-    edge, width, gates, _ = _read(state)
+    width, gates = int(state["width"]), str(state["gates"])
     return {
         "layers": [
             {"role": "lines", "x": [0.5, 5], "y": [0.5, 5], "dash": "dot", "tone": 5, "name": "as it began"},
             {"role": "rule", "axis": "x", "at": 2.0, "text": "2"},
             {"role": "rule", "axis": "x", "at": 4.0, "text": "4"},
-            {"role": "theory", "x": EDGES[gates], "y": ends(width, gates), "name": "theory, after training", "tone": 0},
-            {"role": "rule", "axis": "x", "at": edge, "text": "", "dash": "solid", "tone": 1},
+            {
+                "role": "theory",
+                "x": EDGES[gates],
+                "y": ends(width, gates),
+                "name": "theory, after training",
+                "tone": 0,
+            },
+            {"role": "rule", "axis": "x", "at": float(state["edge"]), "text": "", "dash": "solid", "tone": 1},
         ],
         "x": {"label": "ηλ₀ at the start", "range": [0.5, 5]},
         "y": {"label": "ηλ at the end", "range": [0, 2.6]},
@@ -160,16 +169,11 @@ def trained(edge: float, width: int, gates: str, steps: int) -> tuple[np.ndarray
 
 
 def _points(values: np.ndarray, most: float, name: str) -> list[Picture]:
-    """The mean of the networks, at about fifteen steps."""
+    """The mean of the networks, at about thirty steps."""
     times = np.unique(np.linspace(0, len(values) - 1, min(len(values), 31)).round().astype(int))
-    mean = np.where(values.max(axis=1) < most, values.mean(axis=1), np.nan)
-    err = 2 * values.std(axis=1, ddof=1) / np.sqrt(NETWORKS)
-    return [
-        {
-            "role": "measured", "x": times, "y": mean[times], "err": np.where(np.isnan(mean), np.nan, err)[times],
-            "name": name, "tone": 1,
-        }
-    ]  # fmt: skip
+    seen = np.where((values < most).all(axis=1, keepdims=True), values, np.nan)[times]
+    err = 2 * seen.std(axis=1, ddof=1) / np.sqrt(NETWORKS)
+    return [{"role": "measured", "x": times, "y": seen.mean(axis=1), "err": err, "name": name, "tone": 1}]
 
 
 def measured_loss(state: State) -> Picture:
@@ -196,16 +200,23 @@ def pieces(state: State) -> Iterator[Picture]:
         runaway = float(edge) if lost and runaway is None else runaway
         found.append(np.nan if lost else end.mean())
         layer = {
-            "role": "measured", "x": TRIED[: i + 1], "y": np.array(found), "tone": 1,
+            "role": "measured",
+            "x": TRIED[: i + 1],
+            "y": np.array(found),
+            "tone": 1,
             "name": f"{NETWORKS} real networks each",
-        }  # fmt: skip
+        }
         yield {
             "done": i + 1,
             "of": len(TRIED),
             "unit": "steps η",
             "layers": [layer],
             "numbers": [
-                ["runs away from", f"ηλ₀ = {runaway:g}" if runaway else "none so far", "of the steps that were tried"]
+                [
+                    "runs away from",
+                    f"ηλ₀ = {runaway:g}" if runaway else "none",
+                    "of the steps that were tried",
+                ]
             ],
         }
 
@@ -259,17 +270,21 @@ def warm() -> None:
 PAGE = Page(
     slug="catapult",
     title="The catapult",
-    idea="A step above 2/λ should make the loss explode. In a wide network the loss does shoot up, but on the way "
-    "the kernel λ falls, until the step is stable again: training ends in a flatter place. Only above 4/λ is "
-    "there no return.",
+    idea="A step above 2/λ should make the loss explode. In a wide network the loss does shoot up, but "
+    "on the way the kernel λ falls, until the step is stable again: training ends in a flatter place. Only "
+    "above 4/λ is there no return.",
     formula=r"""\begin{aligned}
 z' &= z\,\left(1 - \eta\lambda + \tfrac{\eta^2}{m}\, z^2\right) \\
 \lambda' &= \lambda - \tfrac{\eta}{m}\, z^2\, (4 - \eta\lambda)
 \end{aligned}""",
     controls=CONTROLS,
     figures=(
-        Figure("loss", "The loss goes up, and comes back", PATH, draw_loss, tall=True, measured=measured_loss),
-        Figure("sharpness", "The kernel falls below the limit", PATH, draw_sharpness, measured=measured_sharpness),
+        Figure(
+            "loss", "The loss goes up, and comes back", PATH, draw_loss, tall=True, measured=measured_loss
+        ),
+        Figure(
+            "sharpness", "The kernel falls below the limit", PATH, draw_sharpness, measured=measured_sharpness
+        ),
         Figure("ends", "How it ends, for every step", ("edge", "width", "gates"), draw_ends),
     ),
     experiment=Experiment("ends", "Train at many steps", ("width", "gates"), pieces),
@@ -283,4 +298,4 @@ z' &= z\,\left(1 - \eta\lambda + \tfrac{\eta^2}{m}\, z^2\right) \\
         "catapult-real-relu-differs",
     ),
     warm=warm,
-)  # fmt: skip
+)

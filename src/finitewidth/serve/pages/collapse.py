@@ -17,7 +17,9 @@ from finitewidth.serve.state import Choice, Slider, State
 
 N_IN, PER_CLASS, HIDDEN_LAYERS = 12, 24, 3
 ETA, STEPS = 0.01, 3000
-RECORDS = np.unique(np.concatenate([np.geomspace(1, 200, 60), np.linspace(200, STEPS, 29)]).round().astype(int))
+RECORDS = np.unique(
+    np.concatenate([np.geomspace(1, 200, 60), np.linspace(200, STEPS, 29)]).round().astype(int)
+)
 
 CONTROLS = (
     Choice("data", "Class centres", (("corners", "at right angles"), ("row", "in a row")), "corners"),
@@ -55,24 +57,49 @@ def draw_features(state: State) -> Picture:
     cosine = -1 / (classes - 1)
     return {
         "layers": [
-            {"role": "lines", "x": ring[:, 0], "y": ring[:, 1], "dash": "dash", "tone": 0, "name": "theory: a simplex"},
-            {"role": "points", "x": at[:, 0], "y": at[:, 1], "classes": np.arange(classes), "open": True, "size": 15},
+            {
+                "role": "lines",
+                "x": ring[:, 0],
+                "y": ring[:, 1],
+                "dash": "dash",
+                "tone": 0,
+                "name": "theory: a simplex",
+            },
+            {
+                "role": "points",
+                "x": at[:, 0],
+                "y": at[:, 1],
+                "classes": np.arange(classes),
+                "open": True,
+                "size": 15,
+            },
         ],
         "x": {"label": "first axis of the class means", "range": [-size, size]},
         "y": {"label": "second axis", "range": [-size, size]},
         "equal": True,
         "alt": f"{classes} corners of a simplex, each two at a cosine of {cosine:.3f}.",
-        "numbers": [["angle of two classes", f"{np.degrees(np.arccos(cosine)):.1f}°", f"cosine −1/{classes - 1}"]],
-    }  # fmt: skip
+        "numbers": [
+            ["angle of two classes", f"{np.degrees(np.arccos(cosine)):.1f}°", f"cosine −1/{classes - 1}"]
+        ],
+    }
 
 
 def draw_measures(state: State) -> Picture:
     """Axes of the four measures, all of which tend to zero."""
     return {
         "layers": [],
-        "x": {"label": "step", "log": True, "range": [0.9, 1.1 * STEPS], "ticks": [[t, f"{t:,}"] for t in (1, 10, 100, 1000)]},
-        "y": {"label": "distance from collapse", "log": True, "range": [FLOOR / 1.5, 3.0],
-              "ticks": [[FLOOR, f"< {FLOOR:g}"], [0.01, "0.01"], [0.1, "0.1"], [1.0, "1"]]},
+        "x": {
+            "label": "step",
+            "log": True,
+            "range": [0.9, 1.1 * STEPS],
+            "ticks": [[t, f"{t:,}"] for t in (1, 10, 100, 1000)],
+        },
+        "y": {
+            "label": "distance from collapse",
+            "log": True,
+            "range": [FLOOR / 1.5, 3.0],
+            "ticks": [[FLOOR, f"< {FLOOR:g}"], [0.01, "0.01"], [0.1, "0.1"], [1.0, "1"]],
+        },
         "alt": "Four measures of collapse over training; all of them should fall towards zero.",
     }
 
@@ -154,7 +181,9 @@ def pieces(state: State) -> Iterator[Picture]:
     memory, at, first = optax.scale_by_adam().init(params), specimen(net, x, y, params=params), 0
     seen: list[list[float]] = []
     for last in RECORDS.tolist():
-        params, memory = train(params, memory, x, y, jnp.asarray(decay), jnp.asarray(first), jnp.asarray(last))
+        params, memory = train(
+            params, memory, x, y, jnp.asarray(decay), jnp.asarray(first), jnp.asarray(last)
+        )
         at, first = at.at(np.asarray(ravel_pytree(params)[0])), last
         found = collapse(at)[-1]
         seen.append([getattr(found, name) for name in MEASURES])
@@ -171,22 +200,33 @@ def pieces(state: State) -> Iterator[Picture]:
                 ],
                 "measures": [
                     {
-                        "role": "lines", "x": RECORDS[: len(seen)], "y": np.maximum(row, FLOOR), "tone": tone,
-                        "name": name, "width": 2.2,
+                        "role": "lines",
+                        "x": RECORDS[: len(seen)],
+                        "y": np.maximum(row, FLOOR),
+                        "tone": tone,
+                        "name": name,
+                        "width": 2.2,
                     }
-                    for tone, (row, (name, _)) in enumerate(zip(np.array(seen).T, MEASURES.values(), strict=True))
+                    for tone, (row, (name, _)) in enumerate(
+                        zip(np.array(seen).T, MEASURES.values(), strict=True)
+                    )
                 ],
             },
             "numbers": [
                 ["right answers", f"{100 * right:.0f} %", "on the training points"],
-                *([name[:3], f"{v:.3f}", text] for (name, text), v in zip(MEASURES.values(), seen[-1], strict=True)),
+                *(
+                    [name[:3], f"{v:.3f}", text]
+                    for (name, text), v in zip(MEASURES.values(), seen[-1], strict=True)
+                ),
             ],
-        }  # fmt: skip
+        }
 
 
 def code(state: State) -> str:
     """The same in Python."""
-    centres = "axes" if state["data"] == "corners" else f"np.linspace(-1, 1, {state['classes']})[:, None] * axes[0]"
+    centres = (
+        "axes" if state["data"] == "corners" else f"np.linspace(-1, 1, {state['classes']})[:, None] * axes[0]"
+    )
     return f"""import jax
 import jax.numpy as jnp
 import numpy as np
@@ -201,13 +241,13 @@ x = centres[y] + {state["noise"]:g} * rng.normal(size=(len(y), {N_IN}))
 
 net = fw.MLP(({state["width"]},) * {HIDDEN_LAYERS}, "relu", n_out={state["classes"]})
 params = net.init(jax.random.key(1), {N_IN})
-print("before", collapse(specimen(net, x, y, params=params))[-1])
 optimiser = optax.adam(optax.cosine_decay_schedule({ETA}, {STEPS}))
 
 
 def loss(params):
-    entropy = -jnp.mean(jax.nn.log_softmax(net.apply(params, x))[jnp.arange(len(y)), y])
-    return entropy + {state["decay"]:g} / 2 * sum(jnp.sum(w**2) for w in jax.tree.leaves(params))
+    log_p = jax.nn.log_softmax(net.apply(params, jnp.asarray(x)))
+    lengths = sum(jnp.sum(w**2) for w in jax.tree.leaves(params))
+    return -jnp.mean(log_p[jnp.arange(len(y)), y]) + {state["decay"]:g} / 2 * lengths
 
 
 @jax.jit
@@ -216,19 +256,24 @@ def step(_, state):
     return optax.apply_updates(state[0], change), memory
 
 
-params, _ = jax.lax.fori_loop(0, {STEPS}, step, (params, optimiser.init(params)))
-print("after", collapse(specimen(net, x, y, params=params))[-1])   # variability is NC1, ...
+trained, _ = jax.lax.fori_loop(0, {STEPS}, step, (params, optimiser.init(params)))
+for name, weights in (("before", params), ("after", trained)):
+    found = collapse(specimen(net, x, y, params=weights))[-1]
+    print(name, found.variability, found.frame_distance, found.mismatch, found.self_duality)   # NC1 to NC4
 """
 
 
 PAGE = Page(
     slug="collapse",
     title="Neural collapse",
-    idea="Train a classifier on, long after it makes no mistake. Its last features lose all that is special about a "
-    "point: every class shrinks to its mean, and the means become the corners of a simplex, as far apart as can be.",
-    formula=r"""h_i \to \mu_{c(i)}, \qquad
-\frac{\tilde\mu_c \cdot \tilde\mu_{c'}}{|\tilde\mu_c|\,|\tilde\mu_{c'}|} \to -\frac{1}{C-1}, \qquad
-w_c \propto \tilde\mu_c = \mu_c - \bar\mu""",
+    idea="Go on training a classifier long after its last mistake. Its features lose all that is special "
+    "about a point: every class shrinks to its mean, and the means become the corners of a simplex, as far "
+    "apart as can be.",
+    formula=r"""\begin{aligned}
+h_i &\to \mu_{c(i)} \\
+\frac{\tilde\mu_c \cdot \tilde\mu_{c'}}{|\tilde\mu_c|\,|\tilde\mu_{c'}|} &\to -\frac{1}{C-1} \\
+w_c &\propto \tilde\mu_c = \mu_c - \bar\mu
+\end{aligned}""",
     controls=CONTROLS,
     figures=(
         Figure("features", "The last features", ("classes",), draw_features, tall=True),

@@ -46,7 +46,13 @@ def draw_sharpness(state: State) -> Picture:
     return {
         "layers": [
             {"role": "rule", "axis": "y", "at": own, "text": f"2/η = {own:.3g}", "tone": 0},
-            {"role": "rule", "axis": "y", "at": other, "text": f"the limit of η/{SMALLER}: {other:.3g}", "tone": 5},
+            {
+                "role": "rule",
+                "axis": "y",
+                "at": other,
+                "text": f"the limit of η/{SMALLER}: {other:.3g}",
+                "tone": 5,
+            },
         ],
         "x": {"label": "time, steps × η", "range": [0, TIME]},
         "y": {"label": "sharpness, the largest curvature", "range": [0, 1.12 * other]},
@@ -75,7 +81,13 @@ def draw_factor(state: State) -> Picture:
         "layers": [
             {"role": "rule", "axis": "y", "at": 1.0, "text": "grows above"},
             {"role": "rule", "axis": "x", "at": own, "text": "2/η", "tone": 0},
-            {"role": "theory", "x": curvature, "y": np.abs(1 - eta * curvature), "name": "|1 − ηλ|", "tone": 0},
+            {
+                "role": "theory",
+                "x": curvature,
+                "y": np.abs(1 - eta * curvature),
+                "name": "|1 − ηλ|",
+                "tone": 0,
+            },
         ],
         "x": {"label": "curvature λ", "range": [0, 1.5 * own]},
         "y": {"label": "factor of one step", "range": [0, 2.05]},
@@ -89,7 +101,9 @@ def problem(width: int, data: str) -> tuple[Callable[[Any], Any], Any]:
     x = jax.random.normal(jax.random.key(2), (POINTS, N_IN))
     y = labels_of(data, x)
     net = fw.MLP((width, width), "tanh", C_b=0.0, C_W=0.5, parametrisation="standard")
-    return lambda params: 0.5 * jnp.mean((net.apply(params, x) - y) ** 2), net.init(jax.random.key(SEED), N_IN)
+    return lambda params: 0.5 * jnp.mean((net.apply(params, x) - y) ** 2), net.init(
+        jax.random.key(SEED), N_IN
+    )
 
 
 def labels_of(data: str, x: jax.Array) -> jax.Array:
@@ -143,7 +157,10 @@ def pieces(state: State) -> Iterator[Picture]:
             "of": int(np.ceil(TIME / eta / CHUNK) * CHUNK) if piece < PIECES else own.steps,
             "unit": "steps",
             "figures": {
-                "sharpness": [*_curve(other, "sharpness", OTHER, 5, 1.3), *_curve(own, "sharpness", OWN, 1, 2.0)],
+                "sharpness": [
+                    *_curve(other, "sharpness", OTHER, 5, 1.3),
+                    *_curve(own, "sharpness", OWN, 1, 2.0),
+                ],
                 "loss": [*_curve(other, "losses", OTHER, 5, 1.3), *_curve(own, "losses", OWN, 1, 1.4)],
                 "factor": _at_the_end(own),
             },
@@ -167,10 +184,13 @@ def _at_the_end(training: Training) -> list[Picture]:
         return []
     return [
         {
-            "role": "measured", "x": [top], "y": [abs(1 - training.eta * top)], "tone": 1,
+            "role": "measured",
+            "x": [top],
+            "y": [abs(1 - training.eta * top)],
+            "tone": 1,
             "name": "the sharpest direction now",
         }
-    ]  # fmt: skip
+    ]
 
 
 def _numbers(training: Training) -> list[list[str]]:
@@ -205,15 +225,17 @@ def loss(params):
 
 run = edge_of_stability(loss, params, learning_rate={state["eta"]:g}, steps={steps}, record_every={EVERY})
 # run.times, run.losses and run.sharpness are the curves
-print("sharpness / (2 / eta):", run.start, "at the start,", run.late, "late; first there at step", run.arrival())
+print("sharpness / (2 / eta):", run.start, "at the start,", run.late, "late")
+print("first there at step", run.arrival())
 """
 
 
 PAGE = Page(
     slug="edge",
     title="The edge of stability",
-    idea="Gradient descent with step η is stable where the curvature is below 2/η. Training does not keep away from "
-    "that limit: it makes the loss sharper and sharper, comes to the limit by itself, and stays there.",
+    idea="Gradient descent with step η is stable where the curvature is below 2/η. Training does not keep "
+    "away from that limit: it makes the loss sharper and sharper, comes to the limit by itself, and stays "
+    "there.",
     formula=r"""\lambda_{max} \to \frac{2}{\eta}, \qquad
 \text{since one step multiplies an error by } 1 - \eta\lambda""",
     controls=CONTROLS,

@@ -43,7 +43,7 @@ def coefficients(activation: str) -> dict[str, np.ndarray]:
 
 
 def first_order(state: State) -> dict[str, np.ndarray]:
-    """Relative spread of the kernel, mean kernel, and relative motion E[z dH], at width n, for every depth."""
+    """Spread, mean and motion E[z dH] of the kernel at width n, relative to it, for every depth."""
     found, n = coefficients(str(state["activation"])), float(state["width"])
     return {
         "spread": np.sqrt(found["variance"] / n),
@@ -94,15 +94,15 @@ def draw_growth(state: State) -> Picture:
                 "role": "theory",
                 "x": DEPTHS / n,
                 "y": motion,
-                "name": f"motion of the kernel ({sign} with the output)",
+                "name": f"motion of the kernel (it {sign} as outputs grow)",
                 "tone": 3,
             },
             {"role": "rule", "axis": "x", "at": state["depth"] / n, "text": "L / n", "dash": "dot"},
         ],
         "x": {"label": "depth / width", "range": [0, 1.04 * DEEPEST / n]},
         "y": {"label": "relative to Θ²", "range": [0, 1.15 * float(max(variance.max(), motion.max()))]},
-        "alt": f"At width {n} the relative variance of the kernel grows from {variance[0]:.3f} at two layers to "
-        f"{variance[-1]:.3f} at {DEEPEST}, its motion from {motion[0]:.3f} to {motion[-1]:.3f}.",
+        "alt": f"At width {n} the relative variance of the kernel grows from {variance[0]:.3f} at two layers "
+        f"to {variance[-1]:.3f} at {DEEPEST}, its motion from {motion[0]:.3f} to {motion[-1]:.3f}.",
     }
 
 

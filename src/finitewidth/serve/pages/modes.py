@@ -22,7 +22,8 @@ TARGETS = {
     "line": 0.5 * X + 0.2,
 }
 C_W, C_B, DEPTH = 2.0, 0.3, 3
-SHOWN, LEAST_SHARE, MOST, LONGEST = 5, 0.02, 8, 12
+SHOWN, LEAST_SHARE, MOST, LONGEST, LARGEST_LOG = 5, 0.02, 8, 12, 60.0
+TICKS_T = [[v, f"{v:,}"] for v in (1, 10, 100, 1000)]
 TIMES = np.unique(np.round(2 ** np.linspace(0, LONGEST, 97)))
 
 CONTROLS = (
@@ -61,7 +62,10 @@ def left(state: State, times: np.ndarray) -> np.ndarray:
     """Share of every mode's error that is left after so many steps: (times, modes), with its sign."""
     eigenvalues, _, _ = spectrum(str(state["activation"]))
     factor = 1 - float(state["step"]) * eigenvalues / eigenvalues[0]
-    return factor ** np.asarray(times, float)[:, None]
+    t = np.asarray(times, float)[:, None]
+    # A mode that grows leaves the picture long before it leaves the numbers of the computer.
+    size = np.exp(np.minimum(t * np.log(np.maximum(np.abs(factor), 1e-300)), LARGEST_LOG))
+    return np.where(factor < 0, (-1.0) ** t, 1.0) * np.where(factor == 0, 0.0, size)
 
 
 def function(state: State) -> np.ndarray:
@@ -81,7 +85,7 @@ def _learnable(eigenvalues: np.ndarray) -> np.ndarray:
 def draw_modes(state: State) -> Picture:
     """The share of each mode that is still to be learnt, against the number of steps."""
     shares = np.abs(left(state, TIMES))
-    eigenvalues, V, _ = spectrum(str(state["activation"]))
+    eigenvalues, _, _ = spectrum(str(state["activation"]))
     now, step = np.abs(left(state, np.array([state["steps"]])))[0], float(state["step"])
     unstable = step > 2
     layers = [
@@ -99,8 +103,13 @@ def draw_modes(state: State) -> Picture:
     done = int(np.sum(now < 0.1))
     return {
         "layers": layers,
-        "x": {"label": "steps t", "log": True, "range": [1, 2**LONGEST]},
-        "y": {"label": "share of the error left", "log": True, "range": [1e-3, 100 if unstable else 1.6]},
+        "x": {"label": "steps t", "log": True, "range": [1, 2**LONGEST], "ticks": TICKS_T},
+        "y": {
+            "label": "share of the error left",
+            "log": True,
+            "range": [1e-3, 100 if unstable else 1.6],
+            "ticks": [[v, f"{v:g}"] for v in (0.001, 0.01, 0.1, 1, 10, 100)],
+        },
         "alt": f"After {state['steps']} steps the first {SHOWN} modes have the shares "
         f"{', '.join(f'{s:.2g}' for s in now[:SHOWN])} of their error left.",
         "numbers": [
@@ -216,12 +225,13 @@ def code(state: State) -> str:
     x = ", ".join(f"{v:g}" for v in X)
     y = ", ".join(f"{v:.4g}" for v in TARGETS[str(state["data"])])
     return f"""import jax
+import jax.numpy as jnp
 import numpy as np
 import finitewidth as fw
 
-x = np.array([{x}])[:, None]
+x = jnp.array([{x}])[:, None]
 y = np.array([{y}])
-net = fw.MLP(hidden=({state["width"]},) * {DEPTH - 1}, activation={state["activation"]!r}, C_b={C_B}, C_W={C_W})
+net = fw.MLP(({state["width"]},) * {DEPTH - 1}, {state["activation"]!r}, C_b={C_B}, C_W={C_W})
 
 # Theory: every mode of the kernel loses its error by itself.
 eigenvalues, modes = np.linalg.eigh(fw.kernels(net, x).ntk)
@@ -250,8 +260,8 @@ PAGE = Page(
     "large eigenvalues first, small ones last. The largest one also decides how large a step may be.",
     formula=r"""\begin{aligned}
 \Theta\, v_i &= \lambda_i v_i \\
-v_i \cdot (y - z(t)) &= (1 - \eta \lambda_i)^t\ v_i \cdot (y - z(0)),
-\qquad \eta < \frac{2}{\lambda_{\max}}
+v_i \cdot (y - z(t)) &= (1 - \eta \lambda_i)^t\ v_i \cdot (y - z(0)) \\
+\eta &< 2 / \lambda_{\max}
 \end{aligned}""",
     controls=CONTROLS,
     figures=(

@@ -75,12 +75,12 @@ def growth(activation: str, C_W: float, C_b: float) -> float:
 
 
 def _of(state: State) -> tuple[str, float, float]:
-    return str(state["activation"]), float(state["C_W"]), float(state["C_b"])
+    return state["activation"], state["C_W"], state["C_b"]
 
 
 def draw_map(state: State) -> Picture:
     """The plane of the variances, with the line between order and chaos."""
-    plane = diagram(str(state["activation"]))
+    plane = diagram(state["activation"])
     return {
         "layers": [{"role": "map", **plane}, {"role": "edge", **plane}],
         "x": {"label": "C_W", "range": RANGE_W},
@@ -105,7 +105,7 @@ def _listed(values: np.ndarray) -> str:
 
 def draw_variance(state: State) -> Picture:
     """Variance of a preactivation, layer by layer, for inputs of three lengths."""
-    depth = int(state["depth"])
+    depth = state["depth"]
     K = theory(*_of(state))[0][:depth]
     log = bool(K.max() > 20 or K.max() > 30 * max(K.min(), 1e-12))
     # Variances may fall to nothing or grow without bound: ten decades are enough to see it.
@@ -121,7 +121,7 @@ def draw_variance(state: State) -> Picture:
 
 def draw_correlation(state: State) -> Picture:
     """Correlation of two preactivations, layer by layer, for pairs at three angles."""
-    depth = int(state["depth"])
+    depth = state["depth"]
     c = theory(*_of(state))[1][:depth]
     chi = growth(*_of(state))
     rate = abs(np.log(chi)) if chi > 0 else np.inf
@@ -202,12 +202,12 @@ def _circles(values: np.ndarray, depth: int, first_tone: int) -> Picture:
 
 def measured_variance(state: State) -> Picture:
     """Variances over the neurons of real networks."""
-    return _circles(drawn(*_of(state))[0], int(state["depth"]), 0)
+    return _circles(drawn(*_of(state))[0], state["depth"], 0)
 
 
 def measured_correlation(state: State) -> Picture:
     """Correlations over the neurons of real networks."""
-    return _circles(drawn(*_of(state))[1], int(state["depth"]), 3)
+    return _circles(drawn(*_of(state))[1], state["depth"], 3)
 
 
 def code(state: State) -> str:
@@ -222,7 +222,7 @@ lengths = fw.correlation_lengths(activation, C_b=C_b, C_W=C_W)
 print(f"K* = {{K_star:.4g}}, memory = {{lengths.perpendicular:.4g}} layers")
 
 # Variances, layer by layer, of three inputs.
-net = fw.MLP(hidden=({WIDTH},) * {int(state["depth"]) - 1}, activation=activation, C_b=C_b, C_W=C_W)
+net = fw.MLP(hidden=({WIDTH},) * {state["depth"] - 1}, activation=activation, C_b=C_b, C_W=C_W)
 x = np.sqrt(np.array([[0.1], [0.5], [2.0]]))
 print(fw.trajectory(net, x).nngp)
 

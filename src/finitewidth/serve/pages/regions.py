@@ -1,6 +1,7 @@
 """The linear pieces of a ReLU network, each in its colour, and how many to expect."""
 
 import functools
+import itertools
 from collections.abc import Iterator
 
 import jax
@@ -40,23 +41,25 @@ def cut(height: float) -> tuple[np.ndarray, np.ndarray]:
 @functools.lru_cache(maxsize=256)
 def expected(width: int, C_b: float, height: float) -> np.ndarray:
     """The mean number of kinks on the cut, with one to six hidden layers."""
-    law = expected_breakpoints(
-        network(width, DEEPEST, C_b), *cut(height), key=jax.random.key(0), draws=DRAWS
-    )
+    law = expected_breakpoints(network(width, DEEPEST, C_b), *cut(height), key=jax.random.key(0), draws=DRAWS)
     return np.cumsum(law.value)
 
 
 def draw_plane(state: State) -> Picture:
     """The frame of the picture and the cut; what fills it is a network."""
-    width, depth, C_b, height, _ = _read(state)
+    width, depth, _, height, _ = _read(state)
     return {
         "layers": [{"role": "rule", "axis": "y", "at": height, "text": "", "dash": "solid"}],
         "x": {"label": "first input", "range": [-SIDE, SIDE]},
         "y": {"label": "second input", "range": [-SIDE, SIDE]},
         "equal": True,
-        "alt": f"The plane of inputs of a network with {depth} hidden layers of {width}, in its linear pieces.",
+        "alt": f"The inputs of a network with {depth} hidden layers of {width}, in its linear pieces.",
         "numbers": [
-            ["most pieces", _count(most_regions((width,) * depth, 2)), "that no network of this shape can exceed"],
+            [
+                "most pieces",
+                _count(most_regions((width,) * depth, 2)),
+                "that no network of this shape can exceed",
+            ],
         ],
     }
 
@@ -80,20 +83,28 @@ def draw_cut(state: State) -> Picture:
 
 def draw_depth(state: State) -> Picture:
     """Kinks on the cut against depth: what random networks have, and what some network could have."""
-    width, depth, C_b, height, _ = _read(state)
+    width, depth = int(state["width"]), int(state["depth"])
+    C_b, height = float(state["C_b"]), float(state["height"])
     layers = np.arange(1, DEEPEST + 1)
     mean = expected(width, C_b, height)
     possible = np.array([float(reachable_regions((width,) * l, 1)) - 1 for l in layers.tolist()])
     return {
         "layers": [
-            {"role": "lines", "x": layers, "y": possible, "dash": "dash", "tone": 5, "name": "some network has"},
+            {
+                "role": "lines",
+                "x": layers,
+                "y": possible,
+                "dash": "dash",
+                "tone": 5,
+                "name": "some network has",
+            },
             {"role": "theory", "x": layers, "y": mean, "name": "random networks, on average", "tone": 0},
             {"role": "rule", "axis": "x", "at": depth, "text": "", "dash": "dot"},
         ],
         "x": {"label": "hidden layers", "range": [0.8, DEEPEST + 0.2]},
         "y": {"label": "kinks on the cut", "log": True, "range": [min(2.0, mean[0] / 2), 2 * possible[-1]]},
-        "alt": f"Kinks on the cut: from {mean[0]:.1f} with one hidden layer to {mean[-1]:.1f} with {DEEPEST} on "
-        f"average; some network of that shape has {possible[-1]:.2g}.",
+        "alt": f"Kinks on the cut: from {mean[0]:.1f} with one hidden layer to {mean[-1]:.1f} with {DEEPEST} "
+        f"on average; some network of that shape has {possible[-1]:.2g}.",
     }
 
 
@@ -103,7 +114,7 @@ def random_weights(width: int, depth: int, C_b: float, seed: int) -> tuple[Affin
     sizes = (2, *(width,) * depth, 1)
     return tuple(
         Affine(np.sqrt(C_W / n) * rng.normal(size=(m, n)), np.sqrt(C_b) * rng.normal(size=m))
-        for n, m in zip(sizes[:-1], sizes[1:], strict=True)
+        for n, m in itertools.pairwise(sizes)
     )
 
 
@@ -127,12 +138,15 @@ def measured_plane(state: State) -> Picture:
         # Neighbours differ in one gate, which adds 1 to 11: they never have the same colour.
         "layers": [
             {
-                "role": "polygons", "xs": corners[:, :, 0].round(3), "ys": corners[:, :, 1].round(3),
-                "classes": found.patterns @ (1 + 5 * np.arange(depth * width) % 11) % 12, "name": "one colour for each linear piece",
+                "role": "polygons",
+                "xs": corners[:, :, 0].round(3),
+                "ys": corners[:, :, 1].round(3),
+                "classes": found.patterns @ (1 + 5 * np.arange(depth * width) % 11) % 12,
+                "name": "one colour for each linear piece",
             }
         ],
         "numbers": [["pieces", f"{found.number:,}", "of this network, in this square"]],
-    }  # fmt: skip
+    }
 
 
 def measured_cut(state: State) -> Picture:
@@ -173,7 +187,10 @@ def pieces(state: State) -> Iterator[Picture]:
             "of": NETWORKS,
             "layers": [
                 {
-                    "role": "measured", "x": np.arange(1, DEEPEST + 1), "y": seen.mean(axis=0), "tone": 1,
+                    "role": "measured",
+                    "x": np.arange(1, DEEPEST + 1),
+                    "y": seen.mean(axis=0),
+                    "tone": 1,
                     "err": 2 * seen.std(axis=0, ddof=1) / np.sqrt(len(seen)),
                     "name": "mean of real networks, ± 2 s.e.",
                 }
@@ -181,7 +198,7 @@ def pieces(state: State) -> Iterator[Picture]:
             "numbers": [
                 ["six layers", f"{seen[:, -1].mean():.1f} kinks", f"mean of {len(seen)} networks on the cut"]
             ],
-        }  # fmt: skip
+        }
 
 
 def code(state: State) -> str:
@@ -196,10 +213,10 @@ from finitewidth.statistics import expected_breakpoints, most_regions
 
 net = fw.MLP(({width},) * {depth}, "relu", C_b={C_b:g}, C_W={C_W:g})
 rng, sizes = np.random.default_rng({seed}), (2, *({width},) * {depth}, 1)
-params = [
+params = tuple(
     Affine(np.sqrt({C_W:g} / n) * rng.normal(size=(m, n)), np.sqrt({C_b:g}) * rng.normal(size=m))
     for n, m in zip(sizes[:-1], sizes[1:])
-]
+)
 plane = regions.as_plane([0.0, 0.0], np.eye(2), polygon={SIDE:g})
 found = regions.plane_regions(net, plane, params=params)
 print(found.number, "pieces; no network of this shape has more than", most_regions(net.hidden, 2))
@@ -213,8 +230,12 @@ print(len(line.breakpoints), "kinks on the cut,", mean.value.sum(), "on average 
 
 def _read(state: State) -> tuple[int, int, float, float, int]:
     return (
-        int(state["width"]), int(state["depth"]), float(state["C_b"]), float(state["height"]), int(state["seed"])
-    )  # fmt: skip
+        int(state["width"]),
+        int(state["depth"]),
+        float(state["C_b"]),
+        float(state["height"]),
+        int(state["seed"]),
+    )
 
 
 def warm() -> None:
@@ -229,18 +250,26 @@ def warm() -> None:
 PAGE = Page(
     slug="regions",
     title="How many linear pieces",
-    idea="A ReLU network is linear between the places where a neuron switches on or off. Depth could fold the plane "
-    "into exponentially many pieces. A random network does not: on any line it has about one kink for each neuron.",
+    idea="A ReLU network is linear between the places where a neuron switches on or off. Depth could fold "
+    "the plane into exponentially many pieces. A random network does not: on any line it has about one kink "
+    "for each neuron.",
     formula=r"""\mathbb{E}[\text{kinks on a line}] = \sum_\ell n_\ell\,
 \mathbb{E}\left[\frac{\arccos \rho_\ell}{\pi}\right] \le \sum_\ell n_\ell""",
     controls=CONTROLS,
     figures=(
         Figure(
-            "plane", "The pieces of one network", ("width", "depth", "C_b", "height", "seed"), draw_plane,
-            tall=True, measured=measured_plane,
+            "plane",
+            "The pieces of one network",
+            ("width", "depth", "C_b", "height", "seed"),
+            draw_plane,
+            tall=True,
+            measured=measured_plane,
         ),
         Figure(
-            "cut", "Its output along the cut", ("width", "depth", "C_b", "height", "seed"), draw_cut,
+            "cut",
+            "Its output along the cut",
+            ("width", "depth", "C_b", "height", "seed"),
+            draw_cut,
             measured=measured_cut,
         ),
         Figure("depth", "More layers, more kinks?", ("width", "depth", "C_b", "height"), draw_depth),
@@ -255,4 +284,4 @@ PAGE = Page(
         "activation-cells-convex",
     ),
     warm=warm,
-)  # fmt: skip
+)

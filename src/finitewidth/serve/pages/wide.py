@@ -34,7 +34,7 @@ def growth(activation: str) -> fw.DepthGrowth:
 
 def kurtosis(state: State) -> np.ndarray:
     """Excess kurtosis of one preactivation above every layer, to first order in 1/n."""
-    found = growth(str(state["activation"]))
+    found = growth(state["activation"])
     return 3 * found.V / (state["width"] * found.K**2)
 
 
@@ -48,9 +48,9 @@ def exact_kurtosis(state: State) -> np.ndarray | None:
 
 def draw_density(state: State) -> Picture:
     """The law of one output, in units of its standard deviation at infinite width."""
-    at = int(state["depth"]) - 1
+    at = state["depth"] - 1
     excess = float(kurtosis(state)[at])
-    shift = float(growth(str(state["activation"])).G1[at] / growth(str(state["activation"])).K[at])
+    shift = float(growth(state["activation"]).G1[at] / growth(state["activation"]).K[at])
     gauss = np.exp(-(SPAN**2) / 2) / np.sqrt(2 * np.pi)
     second = shift / state["width"] / 2 * (SPAN**2 - 1)
     corrected = gauss * (1 + second + excess / 24 * (SPAN**4 - 6 * SPAN**2 + 3))
@@ -75,7 +75,7 @@ def draw_density(state: State) -> Picture:
 
 def draw_kurtosis(state: State) -> Picture:
     """Excess kurtosis layer by layer."""
-    first, exact, depth = kurtosis(state), exact_kurtosis(state), int(state["depth"])
+    first, exact, depth = kurtosis(state), exact_kurtosis(state), state["depth"]
     layers = [
         {"role": "theory", "x": LAYERS, "y": first, "name": "first order in 1/n", "tone": 2},
         {"role": "rule", "axis": "y", "at": 0.0, "text": "Gaussian", "dash": "solid", "tone": 0},
@@ -85,7 +85,7 @@ def draw_kurtosis(state: State) -> Picture:
         layers.append({"role": "lines", "x": LAYERS, "y": exact, "name": "exact", "dash": "dash", "tone": 3})
     top = max(float(first.max()), 0.3)
     ratio = (depth - 1) / state["width"]
-    slope = fw.vertex_slope(str(state["activation"]))
+    slope = fw.vertex_slope(state["activation"])
     return {
         "layers": layers,
         "x": {"label": "layer", "range": [0.5, DEEPEST + 0.5]},
@@ -118,7 +118,7 @@ def networks(activation: str, key: jax.Array, count: int, width: int, C_W: jax.A
 
 def pieces(state: State) -> Iterator[Picture]:
     """Draw real networks; their moments in every layer, and the histogram of the chosen one."""
-    activation, width, depth = str(state["activation"]), int(state["width"]), int(state["depth"])
+    activation, width, depth = state["activation"], state["width"], state["depth"]
     net = fw.MLP((1,), activation)
     C_W, C_b = jnp.float32(net.C_W[0]), jnp.float32(net.C_b[0])
     most = min(MOST, MOST_NORMALS // (DEEPEST * width**2))
@@ -172,7 +172,7 @@ def code(state: State) -> str:
 import jax.numpy as jnp
 import finitewidth as fw
 
-net = fw.MLP(hidden=({state["width"]},) * {int(state["depth"]) - 1}, activation={state["activation"]!r})
+net = fw.MLP(hidden=({state["width"]},) * {state["depth"] - 1}, activation={state["activation"]!r})
 
 # Theory: every layer, the output last.
 print(fw.depth_growth(net).excess_kurtosis)
@@ -196,9 +196,8 @@ PAGE = Page(
     idea="An output of a random network is a sum over many neurons, so at infinite width it is Gaussian. "
     "Every hidden layer adds a little that is not: what counts is depth divided by width.",
     formula=r"""\begin{aligned}
-z^{(1)} &\sim \mathcal{N}(0, K^{(1)}), \qquad
-z^{(\ell+1)} \,\big|\, z^{(\ell)} \sim \mathcal{N}\Big(0,
-\ C_b + \frac{C_W}{n} \sum_j \sigma(z_j^{(\ell)})^2\Big) \\
+z^{(\ell+1)} \,\big|\, z^{(\ell)} &\sim
+\mathcal{N}\Big(0,\ C_b + \frac{C_W}{n} \sum_j \sigma(z_j^{(\ell)})^2\Big) \\
 \frac{E[z^4]}{E[z^2]^2} - 3 &= \frac{3 V^{(\ell)}}{n\,(K^{(\ell)})^2} + O(n^{-2})
 \end{aligned}""",
     controls=CONTROLS,

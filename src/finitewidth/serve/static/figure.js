@@ -34,8 +34,8 @@ export class FigureView {
   show(extra = this.extra, state = this.state) {
     this.extra = extra; this.state = state;
     if (!this.picture || !this.plot.clientWidth) return;
-    const on = layer => layer.role === 'data', all = this.picture.layers;
-    const layers = [...(extra?.below ?? []), ...all.filter(l => !on(l)), ...(extra?.above ?? []), ...all.filter(on)];
+    const on = layer => layer.role === 'data', filled = layer => layer.role === 'bars', all = this.picture.layers, more = extra?.above ?? [];
+    const layers = [...(extra?.below ?? []), ...more.filter(filled), ...all.filter(l => !on(l)), ...more.filter(l => !filled(l)), ...all.filter(on)];
     legend(this.legend, layers);  // before the size is read: it takes room
     const { shapes, annotations } = rules(layers, this.picture), closest = layers.some(l => NOWHERE.includes(l.role)) || this.picture.equal;
     const layout = {

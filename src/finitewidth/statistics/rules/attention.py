@@ -52,8 +52,8 @@ def _with_known_limit(layer: SelfAttention) -> SelfAttention:
     if layer.scaling == "sqrt" and layer.kind == "softmax":
         raise ValueError(
             "SelfAttention with kind='softmax' and scaling='sqrt' has random logits at any width, and no "
-            "kernel in closed form is known: use scaling='linear' or kind='identity', or monte_carlo_kernels, "
-            "which averages over real networks."
+            "kernel in closed form is known: use scaling='linear' or kind='identity', or "
+            "monte_carlo_kernels, which averages over real networks."
         )
     if layer.scaling == "linear-untied" and layer.kind == "identity":
         raise ValueError(

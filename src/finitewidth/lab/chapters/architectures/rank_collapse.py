@@ -20,9 +20,7 @@ def _branches(n: int, beta: float, scaling: str) -> Layer:
     """Attention and a dense branch, each behind a LayerNorm."""
     attention = SelfAttention(n, n // 4, n // 4, scaling=scaling)
     dense = Dense(n), Activate("gelu"), Dense(n)
-    return Sequential(
-        Residual(LayerNorm(), attention, beta=beta), Residual(LayerNorm(), *dense, beta=beta)
-    )
+    return Sequential(Residual(LayerNorm(), attention, beta=beta), Residual(LayerNorm(), *dense, beta=beta))
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,9 @@ CLAIMS = (
     Claim(
         id="attention-rank-collapse",
         title="attention makes tokens alike; small branches keep them apart",
-        statement="""Softmax attention over T tokens multiplies their own part D = q(1 - c) by C_OV (r_1 - r_2)
-        and hands the rest to the part they share. Pre-norm shortcuts make 1 - c fall slowly; with branches of
-        size (2L)^-1/2 it stays of order one behind L blocks.""",
+        statement="""Softmax attention over T tokens multiplies their own part D = q(1 - c) by
+        C_OV (r_1 - r_2) and hands the rest to the part they share. Pre-norm shortcuts make 1 - c fall slowly;
+        with branches of size (2L)^-1/2 it stays of order one behind L blocks.""",
         source=f"{BEYOND}: moments of softmax over Gaussian logits",
         quick=Tokens(4, 64, 40),
         full=Tokens(12, 128, 200),
