@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from finitewidth.arrays import AnyArray
 
-_BLOCK = 1024
+_BLOCK = 512
 # From so many rows on products in single precision pay, and their rounding averages out of sums over rows.
 _MANY = 1_000
 
@@ -41,9 +41,11 @@ def congruence_diagonal(
     for start in range(0, len(M), _BLOCK):
         end = min(start + _BLOCK, len(M))
         # Rows below the block of columns are zero in T.
-        strip = np.triu(M[:end, start:end], -start) * gain[:end, None] * gain[start:end]
+        strip = np.empty((end, end - start), dtype)
+        np.multiply(M[:end, start:end], gain[:end, None], out=strip, casting="unsafe")
+        strip *= gain[start:end].astype(dtype)
+        strip[start:] = np.triu(strip[start:])
         strip[np.arange(start, end), np.arange(end - start)] /= 2
-        strip = strip.astype(dtype)
         for first in range(0, len(V), _BLOCK):
             rows = slice(first, first + _BLOCK)
             block = V[rows, :end].astype(dtype)
