@@ -18,7 +18,9 @@ _WAITING = 2_000
 
 
 class Engine(ABC):
-    """Runs a function on many items; results come in any order."""
+    """Runs a function on many items, `count` of them at a time; results come in any order."""
+
+    count: int
 
     @abstractmethod
     def map(self, function: Callable[..., Any], items: Sequence[Any], *shared: Any) -> Iterator[Any]:

@@ -100,6 +100,24 @@ def test_solutions_are_those_of_a_dense_solver(kernel, rng):
     assert again.iterations == 0
 
 
+def test_columns_leave_the_block_when_they_have_reached_their_own_tolerance(kernel, rng):
+    product, matrix = _system(kernel, 1e-2)
+    widths = []
+
+    def counted(V, *, precise):
+        widths.append(V.shape[1])
+        return product(V, precise=precise)
+
+    right, tolerance = rng.normal(size=(300, 6)), np.repeat([1e-8, 1e-1], [2, 4])
+    found = conjugate_gradients(counted, right, lambda r: r, tolerance)
+    true = np.linalg.norm(right - matrix @ found.x, axis=0) / np.linalg.norm(right, axis=0)
+    assert (true <= tolerance).all()
+    # Columns of a loose tolerance are not solved better than asked for, and cost nothing at the end.
+    assert (true[2:] > 1e-4).all()
+    assert (widths[0], widths[-2]) == (6, 2)
+    assert widths[-1] == 6
+
+
 def test_residuals_are_true_where_single_precision_is_not_enough(kernel, rng):
     """The recursive residual falls below any bound; the true one needs restarts, or double precision."""
     product, matrix = _system(kernel, 1e-3, np.float32)

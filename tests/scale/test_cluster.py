@@ -8,12 +8,19 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+import finitewidth as fw
+from finitewidth.cli.lab_job import run_all
 from finitewidth.engines import DaskCluster
+from finitewidth.lab.framework.registry import claim
 from finitewidth.scale import gram
 from scale.kernels_of_points import NET, TILE, points
+
+# One that draws networks, and one that does not.
+CLAIMS = ("conditional-gaussian-layer", "linear-critical")
 
 
 class Cluster:
@@ -79,6 +86,39 @@ def test_a_cluster_computes_the_same_bits_as_threads(cluster, by_threads, tmp_pa
     kept = gram(NET, points(), tmp_path / "k", tile=TILE, scheduler=cluster.address)
     for name in ("nngp", "ntk"):
         assert (np.asarray(getattr(kept, name)) == np.asarray(getattr(by_threads, name))).all()
+
+
+def test_ensembles_of_a_cluster_are_those_of_threads(cluster, tmp_path):
+    x = np.random.default_rng(1).normal(size=(6, 2))
+    net = fw.MLP((4,), "tanh", 0.0, 1.0)
+    law = fw.predict(net, x, x[:, 0] * x[:, 1], x[:2], fw.GradientDescent(steps=5), ridge=0.1)
+    local, there = (
+        fw.verify(law, 40, scheduler=scheduler, y_test=x[:2, :1]) for scheduler in (None, cluster.address)
+    )
+    assert (local.outputs == there.outputs).all()
+    assert (local.loss.test == there.loss.test).all()
+    settings = {"steps": 5, "learning_rate": 0.1, "size": 70, "x": x, "y": x[:, :1]}
+    key = jax.random.key(3)
+    kept = fw.train_ensemble(net, key, **settings, scheduler=cluster.address, directory=tmp_path / "kept")
+    assert (kept.outputs == fw.train_ensemble(net, key, **settings).outputs).all()
+    # What the cluster finished is not trained again here, nor the other way round.
+    assert (
+        fw.train_ensemble(net, key, **settings, directory=tmp_path / "kept").outputs == kept.outputs
+    ).all()
+
+
+def test_claims_of_a_cluster_are_those_of_one_process(cluster, tmp_path):
+    chosen = [claim(id) for id in CLAIMS]
+    local, there = (
+        run_all(chosen, "quick", 0, tmp_path / name, 1, scheduler)
+        for name, scheduler in (("here", None), ("there", cluster.address))
+    )
+    assert [record["id"] for record in there] == list(CLAIMS)
+    untimed = {"seconds": 0, "cpu_seconds": 0}
+    for a, b in zip(local, there, strict=True):
+        assert a | untimed == b | untimed
+    written = {p.name for p in (tmp_path / "there").iterdir()}
+    assert {f"{id}.{kind}" for id in CLAIMS for kind in ("json", "png")} <= written
 
 
 def test_a_worker_that_is_killed_loses_nothing(cluster, by_threads, tmp_path):

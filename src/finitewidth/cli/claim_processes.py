@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from finitewidth.cli.errors import show_warning
+from finitewidth.engines import DaskCluster
 from finitewidth.lab.framework.claim import Claim, Scale
 from finitewidth.lab.framework.registry import claim
-from finitewidth.lab.framework.runner import record, run_claim, save
+from finitewidth.lab.framework.runner import from_worker, record, run_claim, run_on_worker, save
 
 # A process keeps what it compiles; a new one after so many claims keeps its memory at a few gigabytes.
 _CLAIMS_PER_PROCESS = 30
@@ -52,6 +53,17 @@ def records_of(
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - older:
             process.terminate()
+
+
+def records_of_cluster(
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, scheduler: str
+) -> Iterator[dict[str, Any]]:
+    """The same on the workers of a Dask cluster; this process saves."""
+    with DaskCluster(scheduler) as cluster:
+        for found in cluster.map(run_on_worker, [c.id for c in chosen], scale, seed):
+            outcome = from_worker(found)
+            save(outcome, out)
+            yield record(outcome)
 
 
 def _start() -> None:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from finitewidth.cli.claim_processes import records_of
+from finitewidth.cli.claim_processes import records_of, records_of_cluster
 from finitewidth.cli.console import messages, output
 from finitewidth.lab.framework.claim import Claim, Scale
 from finitewidth.lab.framework.ledger import decisive, last_record, strain, write_ledger
@@ -74,7 +74,9 @@ def chosen(names: list[str], everything: bool) -> list[Claim]:
     return list({c.id: c for c in found}.values())
 
 
-def run_all(chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int) -> list[dict[str, Any]]:
+def run_all(
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int, scheduler: str | None = None
+) -> list[dict[str, Any]]:
     """Run claims and save each, with a bar that says how far it is; their records in the order given."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -85,7 +87,12 @@ def run_all(chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: i
     found = {}
     with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
         task = progress.add_task("the first claims", total=len(chosen))
-        for record in records_of(longest_first, scale, seed, out, jobs):
+        running = (
+            records_of(longest_first, scale, seed, out, jobs)
+            if scheduler is None
+            else records_of_cluster(longest_first, scale, seed, out, scheduler)
+        )
+        for record in running:
             found[record["id"]] = record
             failing = sum(not done["holds"] for done in found.values())
             words = record["id"] + (f", {failing} failing so far" if failing else "")

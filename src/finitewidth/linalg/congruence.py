@@ -2,7 +2,6 @@ r"""Products $V^T K V$ and $\mathrm{diag}(V M V^T)$ of symmetric matrices, at ha
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import get_blas_funcs
 
 from finitewidth.arrays import AnyArray
 
@@ -31,23 +30,24 @@ def congruence_diagonal(
 ) -> Float[np.ndarray, " rows"]:
     r"""$\sum_{jk} V_{ij} g_j M_{jk} g_k V_{ik}$ for symmetric positive M; of many rows in single precision.
 
-    With $M = T + T^T$, T triangular, it is twice the sum over T alone. The terms of a positive matrix do not
-    cancel, so single precision leaves a relative error of 1e-6, whatever the sizes of the gains.
+    With $M = T + T^T$, T triangular, it is twice the sum over T alone, some columns of T at a time. The
+    terms of a positive matrix do not cancel, so single precision leaves a relative error of 1e-6, whatever
+    the sizes of the gains.
     """
     dtype = np.float32 if len(V) > _MANY else V.dtype
     top = float(np.abs(gain).max()) or 1.0
     gain = gain / top
-    triangle = np.empty(M.shape, dtype, order="F")
+    found = np.zeros(len(V))
     for start in range(0, len(M), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        triangle[rows] = gain[rows, None] * M[rows] * gain
-    triangle[np.diag_indices(len(M))] /= 2
-    # BLAS reads the upper triangle only.
-    (trmm,) = get_blas_funcs(("trmm",), (triangle,))
-    found = np.empty(len(V))
-    for start in range(0, len(V), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        block = V[rows].astype(dtype, order="F")
-        product = trmm(1.0, triangle, block, side=1, lower=0)
-        found[rows] = 2 * np.sum(product * block, axis=1, dtype=float)
-    return top**2 * found
+        end = min(start + _BLOCK, len(M))
+        # Rows below the block of columns are zero in T.
+        strip = np.empty((end, end - start), dtype)
+        np.multiply(M[:end, start:end], gain[:end, None], out=strip, casting="unsafe")
+        strip *= gain[start:end].astype(dtype)
+        strip[start:] = np.triu(strip[start:])
+        strip[np.arange(start, end), np.arange(end - start)] /= 2
+        for first in range(0, len(V), _BLOCK):
+            rows = slice(first, first + _BLOCK)
+            block = V[rows, :end].astype(dtype)
+            found[rows] += np.einsum("ij,ij->i", block @ strip, block[:, start:], dtype=float)
+    return 2 * top**2 * found

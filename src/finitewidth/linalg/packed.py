@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 
 @runtime_checkable
@@ -63,7 +64,8 @@ def _in_order(row: Callable, count: int, threads: int) -> Iterator:
     if threads == 1:
         yield from map(row, range(count))
         return
-    with ThreadPoolExecutor(threads) as pool:
+    # Threads of BLAS under these threads would wait for each other.
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         ahead = [pool.submit(row, i) for i in range(min(2 * threads, count))]
         for i in range(count):
             future = ahead.pop(0)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 # Iterations after which the true residual is looked at, whatever the other says.
 _BETWEEN = 200
@@ -44,13 +44,14 @@ def conjugate_gradients(
     product: Product,
     right: Float[np.ndarray, "n k"],
     precondition: Callable[[np.ndarray], np.ndarray],
-    tolerance: float,
+    tolerance: float | Float[np.ndarray, " k"],
     *,
     most: int = 1_000,
     start: Float[np.ndarray, "n k"] | None = None,
-    on_iteration: Callable[[int, float], None] = lambda iterations, residual: None,
+    rough: Bool[np.ndarray, " k"] | None = None,
+    on_iteration: Callable[[int, float], None] = lambda iterations, excess: None,
 ) -> Solution:
-    """Solve A x = b for every column of b at once, one product for all of them in each iteration.
+    """Solve A x = b for every column of b at once, one product in each iteration for all that need it still.
 
     Parameters
     ----------
@@ -61,62 +62,84 @@ def conjugate_gradients(
     precondition
         An approximate inverse of A, symmetric and positive definite.
     tolerance
-        Bound on every |b - A x| / |b|.
+        Bound on every |b - A x| / |b|, one for all columns or one for each.
     most
         Iterations at most.
     start
         Where to begin; zero by default.
+    rough
+        Columns whose tolerance is far above the rounding of products: their residuals are computed anew too,
+        but not in double precision.
     on_iteration
-        Called with the number of iterations and the largest residual as the iteration sees it.
+        Called with the number of iterations and the largest residual over tolerance as the iteration sees it.
     """
     sizes = np.linalg.norm(right, axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
-    x = np.zeros_like(right) if start is None else start.astype(float)
-    remainder = right.astype(float) if start is None else right - product(x, precise=True)
+    targets = tolerance * sizes
+    rough = np.zeros(right.shape[1], bool) if rough is None else rough
+
+    def remainder_of(x: np.ndarray) -> np.ndarray:
+        left = np.empty(right.shape)
+        for columns, precise in ((~rough, True), (rough, False)):
+            if columns.any():
+                left[:, columns] = right[:, columns] - product(x[:, columns], precise=precise)
+        return left
+
+    x = np.zeros(right.shape) if start is None else start.astype(float)
+    remainder = right.astype(float) if start is None else remainder_of(x)
     iterations, precise, before = 0, False, np.inf
     while True:
-        true = np.linalg.norm(remainder, axis=0) / sizes
-        worst = float(true.max())
-        if worst <= tolerance or iterations >= most:
-            return Solution(x, remainder, true, iterations, worst <= tolerance, precise)
+        true = np.linalg.norm(remainder, axis=0)
+        worst = float((true / targets).max())
+        if worst <= 1 or iterations >= most:
+            return Solution(x, remainder, true / sizes, iterations, worst <= 1, precise)
         if worst > _STALLED * before:
             if precise:
-                return Solution(x, remainder, true, iterations, False, precise)
+                return Solution(x, remainder, true / sizes, iterations, False, precise)
             precise = True
         before = worst
-        report = functools.partial(_report, on_iteration, iterations, sizes)
+        report = functools.partial(_report, on_iteration, iterations)
         more = min(_BETWEEN, most - iterations)
-        step, taken = _run(product, remainder, precondition, tolerance * sizes, precise, more, report)
+        step, taken = _run(product, remainder, precondition, targets, precise, more, report)
         x += step
         iterations += taken
-        remainder = right - product(x, precise=True)
+        remainder = remainder_of(x)
 
 
-def _report(on_iteration, before: int, sizes: np.ndarray, taken: int, lengths: np.ndarray) -> None:
-    on_iteration(before + taken, float((lengths / sizes).max()))
+def _report(on_iteration, before: int, taken: int, excess: float) -> None:
+    on_iteration(before + taken, excess)
 
 
 def _run(product, remainder, precondition, targets, precise, most, report):
-    """Iterate until the recursive residual is below its target; the step and the number of iterations."""
-    x, r = np.zeros_like(remainder), remainder.copy()
-    z = precondition(r)
+    """Iterate until every recursive residual is below its target; the step and the number of iterations.
+
+    A column that is there leaves the block, and costs nothing any more.
+    """
+    # A little below, since the true residual is a little above.
+    targets = 0.9 * targets
+    step, columns = np.zeros_like(remainder), np.flatnonzero(np.linalg.norm(remainder, axis=0) > targets)
+    r = remainder[:, columns]
+    x, z = np.zeros_like(r), precondition(r)
     p, rho = z.copy(), np.sum(r * z, axis=0)
     taken = 0
-    for taken in range(1, most + 1):
+    while len(columns) and taken < most:
+        taken += 1
         q = product(p, precise=precise)
         curvature = np.sum(p * q, axis=0)
-        # A column that is solved stays as it is.
         going = (curvature > 0) & (rho > 0)
         length = np.where(going, rho / np.where(going, curvature, 1), 0)
         x += length * p
         r -= length * q
-        lengths = np.linalg.norm(r, axis=0)
-        report(taken, lengths)
-        # A little below, since the true residual is a little above.
-        if (lengths <= 0.9 * targets).all() or not going.any():
-            break
-        z = precondition(r)
-        new = np.sum(r * z, axis=0)
-        p = z + np.where(going, new / np.where(going, rho, 1), 0) * p
-        rho = new
-    return x, taken
+        excess = np.linalg.norm(r, axis=0) / targets[columns]
+        report(taken, float(excess.max()))
+        stay = (excess > 1) & going
+        if not stay.all():
+            step[:, columns[~stay]] = x[:, ~stay]
+            columns, rho, x, r, p = columns[stay], rho[stay], x[:, stay], r[:, stay], p[:, stay]
+        if len(columns):
+            z = precondition(r)
+            new = np.sum(r * z, axis=0)
+            p = z + new / rho * p
+            rho = new
+    step[:, columns] = x
+    return step, taken

@@ -144,6 +144,7 @@ def train_ensemble(
     directory: str | os.PathLike | None = None,
     checkpoint_every: int | None = None,
     progress: bool = False,
+    scheduler: str | None = None,
 ) -> Ensemble:
     """Draw and train `size` networks.
 
@@ -174,6 +175,9 @@ def train_ensemble(
         Members between two writes, rounded up to whole blocks.
     progress
         Whether to show a progress bar.
+    scheduler
+        Address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers train the networks; threads
+        of this process by default.
 
     Returns
     -------
@@ -213,6 +217,7 @@ def train_ensemble(
         checkpoint_every=checkpoint_every,
         progress=progress,
         finish=without_padding,
+        scheduler=scheduler,
     )
     recorded = _recorded(results)
     losses = recorded.pop("loss")

@@ -5,6 +5,7 @@ size, so that its result depends neither on how many members there are nor on ho
 """
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from finitewidth.checks import check_whole
+from finitewidth.engines import DaskCluster
 from finitewidth.networks.checkpoints import Directory, Results, Settings
 
 Member = Callable[[PRNGKeyArray], dict[str, Array]]
@@ -43,6 +45,7 @@ def map_members(
     progress: bool = False,
     side_by_side: bool = True,
     finish: Callable[[Results], Results] = lambda results: results,
+    scheduler: str | None = None,
 ) -> Results:
     """Results of `member` for `size` members, first axis the member.
 
@@ -52,6 +55,8 @@ def map_members(
     With a `directory`, finished members are stored there every `checkpoint_every` members (rounded up to
     whole blocks) and read back instead of computed again. `finish` makes of the results of a block what is
     kept of them.
+
+    With the address of a Dask `scheduler`, its workers compute the blocks, and this process stores them.
     """
     check_whole("size", size)
     check_whole("memory_limit", memory_limit)
@@ -67,22 +72,55 @@ def map_members(
     missing = [start for start in starts if start not in done]
     per_file = max(1, -(-(checkpoint_every or 8 * block) // block))
 
-    def compute(start: int) -> Results:
-        return finish(jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block)))
-
     # The operations on a block are too small to be split among cores, so whole blocks are.
     cores = (os.cpu_count() or 1) if side_by_side else 1
     workers = max(1, min(cores, memory_limit // max(1, block * bytes_each)))
-    with _workers(workers) as pool, _bar(progress, size, min(size, block * len(done))) as advance:
+    with contextlib.ExitStack() as stack:
+        if scheduler is None:
+            pool = stack.enter_context(_workers(workers))
+            compute = functools.partial(_computed, member=member, key=key, block=block)
+            run = lambda piece: zip(piece, pool.map(compute, piece), strict=True)
+        else:
+            cluster = DaskCluster(scheduler)
+            stack.callback(cluster.close)
+            packed = _packed(member, key)
+            run = lambda piece: cluster.map(_computed_there, piece, packed, block)
+            per_file = max(per_file, 2 * cluster.count)
+        advance = stack.enter_context(_bar(progress, size, min(size, block * len(done))))
         for piece in _pieces(missing, per_file, block):
-            results = []
-            for result in pool.map(compute, piece):
-                results.append(result)
+            found = {}
+            for start, result in run(piece):
+                found[start] = finish(result)
                 advance(block)
-            done.update(zip(piece, results, strict=True))
+            done.update(found)
             if store is not None:
-                store.write(piece[0], _joined(results))
+                store.write(piece[0], _joined([found[start] for start in piece]))
     return {name: values[:size] for name, values in _joined([done[start] for start in starts]).items()}
+
+
+def _computed(start: int, member: Member, key: PRNGKeyArray, block: int) -> Results:
+    return jax.tree.map(np.asarray, _block(member, key, jnp.asarray(start), block))
+
+
+def _packed(member: Member, key: PRNGKeyArray) -> bytes:
+    """A member and a key as they travel to workers; functions without a name travel too."""
+    import cloudpickle
+
+    return cloudpickle.dumps((member, jax.random.key_data(key), str(jax.random.key_impl(key))))
+
+
+@functools.lru_cache(maxsize=2)
+def _unpacked(packed: bytes) -> tuple[Member, PRNGKeyArray]:
+    """Once in each worker, so that its blocks share one compiled program."""
+    import cloudpickle
+
+    member, data, law = cloudpickle.loads(packed)
+    return member, jax.random.wrap_key_data(data, impl=law)
+
+
+def _computed_there(start: int, packed: bytes, block: int) -> tuple[int, Results]:
+    member, key = _unpacked(packed)
+    return start, _computed(start, member, key, block)
 
 
 @contextlib.contextmanager

@@ -159,20 +159,29 @@ def anchored_descent(
     One step is $-\eta\,(\lambda_\mu\,\partial_\mu L + r\,(\theta_\mu - \theta_\mu(0)))$: descent of the loss
     plus $\frac r2\sum_\mu(\theta_\mu-\theta_\mu(0))^2/\lambda_\mu$, with the network's learning-rate tensor.
     """
-    tensor = net.learning_rates(entering)
+    # Functions with names travel to the workers of a cluster.
+    pulled = functools.partial(_pulled_back, net.learning_rates(entering), eta, ridge)
+    return optax.GradientTransformation(_start, pulled)
 
-    def start(params: PyTree) -> PyTree:
-        return params
 
-    def update(updates: PyTree, state: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
-        rates = jax.tree.broadcast(tensor, params)
-        # The trainer multiplies by the rates; a parameter with rate zero never left its start.
-        pull = jax.tree.map(
-            lambda p, p0, rate: (p - p0) / jnp.where(rate > 0, rate, 1).astype(p.dtype), params, state, rates
-        )
-        return jax.tree.map(lambda g, q: -eta * (g + ridge * q), updates, pull), state
+def _start(params: PyTree) -> PyTree:
+    return params
 
-    return optax.GradientTransformation(start, update)
+
+def _pulled_back(
+    tensor: PyTree,
+    eta: float,
+    ridge: float | int,
+    updates: PyTree,
+    state: PyTree,
+    params: PyTree | None = None,
+) -> tuple[PyTree, PyTree]:
+    rates = jax.tree.broadcast(tensor, params)
+    # The trainer multiplies by the rates; a parameter with rate zero never left its start.
+    pull = jax.tree.map(
+        lambda p, p0, rate: (p - p0) / jnp.where(rate > 0, rate, 1).astype(p.dtype), params, state, rates
+    )
+    return jax.tree.map(lambda g, q: -eta * (g + ridge * q), updates, pull), state
 
 
 def _positive(learning_rate: float) -> float:

@@ -5,7 +5,7 @@ starts is data of the program: as a Python number it would be compiled anew for 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ from finitewidth.statistics.rules import PairLaws
 _KEPT = 2
 # Other inputs come in multiples of so many: few shapes are few programs.
 _OTHERS = 128
+# Other inputs whose kernels with some of the program's are in memory at a time.
+_AT_A_TIME = 1024
 
 
 class KernelProgram(NamedTuple):
@@ -74,6 +76,25 @@ class KernelProgram(NamedTuple):
             rows = slice(start, min(start + self.size, self.n))
             block = _strip(self.net, self.laws, self.points, others, jnp.asarray(start), self.size)
             yield rows, np.asarray(getattr(block, name))[: rows.stop - rows.start]
+
+    def reach(
+        self,
+        x: Float[AnyArray, "test ..."],
+        name: str,
+        coefficients: Float[np.ndarray, "n out"],
+        on_rows: Callable[[float], None] = lambda share: None,
+    ) -> Float[np.ndarray, "test out"]:
+        """One kernel of other inputs with these, times coefficients, some of the others at a time."""
+        right, parts = coefficients.astype(self.points.x.dtype), []
+        for start in range(0, len(x), _AT_A_TIME):
+            some = np.asarray(x[start : start + _AT_A_TIME])
+            others, _ = self.others(some)
+            total = np.zeros((len(some), coefficients.shape[1]))
+            for rows, block in self.strips(others, name):
+                total += block[:, : len(some)].T @ right[rows]
+            parts.append(total)
+            on_rows(min((start + _AT_A_TIME) / len(x), 1.0))
+        return np.concatenate(parts)
 
 
 class ComputedKernel:

@@ -11,16 +11,12 @@ from jaxtyping import Int
 
 from finitewidth.architecture import Layer
 from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.prediction.large.budget import direct_bytes
 from finitewidth.prediction.large.predict import predict_large
-from finitewidth.prediction.large.system import some_rows
-from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth.prediction.large.subset import ridge_by_some_rows, rows_to_choose_on
+from finitewidth.prediction.selection.ridge import fitted_noise
 from finitewidth.study.preparation import Prepared
 from finitewidth.study.study import Alignment, Choices, Study, scored
 
-# Training rows on which the ridge is chosen.
-_ROWS_FOR_RIDGE, _LEAST_ROWS = 4_000, 500
 # Errors of class labels are seen less finely than those of numbers.
 _TOLERANCE, _TOLERANCE_OF_CLASSES = 1e-4, 1e-3
 
@@ -38,15 +34,11 @@ def run_large_study(
     _refuse(choices, why)
     algorithm = GradientDescent(choices.eta)
     ridge, chosen = choices.ridge, False
-    rows = some_rows(len(data.x_train), _ROWS_FOR_RIDGE)
-    while len(rows) > _LEAST_ROWS and direct_bytes(len(rows), 1) > memory:
-        rows = rows[::2]
     if ridge == "auto" or solver == "nystrom":
+        rows = rows_to_choose_on(len(data.x_train), memory)
         announce(f"ridge, on {len(rows):,} rows")
-        problem = TrainingProblem.of(net, data.x_train[rows], data.y_train[rows], data.x_test[:1])
-        choice = choose_ridge(problem, algorithm, _of(data.labels, rows))
+        choice = ridge_by_some_rows(net, data.x_train, data.y_train, algorithm, data.labels, rows)
         ridge, chosen = (choice.ridge, True) if ridge == "auto" else (ridge, False)
-        del problem
     else:
         choice = None
     fit = predict_large(

@@ -257,6 +257,7 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
             dtype=jnp.float32,
             most_steps=choices.most_steps,
             progress=True,
+            scheduler=choices.scheduler,
         )
     return study._replace(verification=check)
 

@@ -39,6 +39,7 @@ def verify(
     dtype: jnp.dtype | type | None = None,
     most_steps: int = 10_000,
     progress: bool = False,
+    scheduler: str | None = None,
 ) -> Verification:
     """Draw and train real networks as a law says, and compare their mean and spread with it.
 
@@ -64,6 +65,8 @@ def verify(
         Where training to the end stops at the latest.
     progress
         Whether to show a progress bar.
+    scheduler
+        Address of a Dask scheduler whose workers train the networks; threads of this process by default.
 
     Returns
     -------
@@ -97,7 +100,7 @@ def verify(
     settle = law.correction is not None and ridge > 0 and algorithm.converged
     chosen = stop(problem, law, algorithm, ridge, networks, most_steps, settle=settle)
     descent = chosen.algorithm
-    ensemble = _train(problem, descent, ridge, networks, key, y_test, dtype, progress)
+    ensemble = _train(problem, descent, ridge, networks, key, y_test, dtype, progress, scheduler)
     at_stop = law
     if descent != algorithm and not settle:
         at_stop = predict(problem, None, None, None, descent, origin.order, ridge=ridge, method=origin.method)
@@ -125,6 +128,7 @@ def _train(
     y_test: ArrayLike | None,
     dtype: jnp.dtype | type | None,
     progress: bool,
+    scheduler: str | None,
 ) -> Ensemble:
     net = with_outputs(problem.net, problem.y.shape[1], problem.x_train.shape[1:])
     precision = problem.y.dtype if dtype is None else as_precision(dtype)
@@ -151,6 +155,7 @@ def _train(
         record=record,
         record_every=max(1, steps // _RECORDS),
         progress=progress,
+        scheduler=scheduler,
     )
 
 

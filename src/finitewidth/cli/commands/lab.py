@@ -74,6 +74,7 @@ def run_claims(
             "--jobs", "Processes at once; by default one for four claims, at most 4.", 1, 256
         ),
     ] = None,
+    scheduler: options.Scheduler = None,
     as_json: options.Json = False,
     traceback: options.Traceback = False,
 ) -> None:
@@ -86,7 +87,7 @@ def run_claims(
     fixed = [c.id for c in asked if c.deterministic]
     if seed is not None and fixed:
         note(f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there.")
-    records = run_all(asked, scale, seed or 0, out, jobs or default_jobs(len(asked)))
+    records = run_all(asked, scale, seed or 0, out, jobs or default_jobs(len(asked)), scheduler)
     if as_json:
         typer.echo(json.dumps(records, indent=1))
     else:

@@ -55,6 +55,7 @@ def train_ensemble(
         int | None, options.whole_number("--checkpoint-every", "Networks between two writes there.")
     ] = None,
     memory: Annotated[int, options.whole_number("--memory", "Memory limit in MB.")] = 1024,
+    scheduler: options.Scheduler = None,
     force: options.Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     traceback: options.Traceback = False,
@@ -106,6 +107,7 @@ def train_ensemble(
         directory=directory,
         checkpoint_every=checkpoint_every,
         progress=not quiet,
+        scheduler=scheduler,
     )
     source = {"data": whole.name, "seed": seed, "train": train_rows.tolist(), "test": test_rows.tolist()}
     ensemble._replace(settings={**source, **ensemble.settings}).save(out)

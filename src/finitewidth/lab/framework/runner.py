@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from finitewidth.lab.framework import registry
 from finitewidth.lab.framework.claim import Check, Claim, Outcome, Scale
 from finitewidth.programs import release_programs
 from finitewidth.report import style
@@ -38,6 +39,19 @@ def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
         measurement=measurement,
         verdict=verdict,
     )
+
+
+def run_on_worker(id: str, scale: Scale, seed: int) -> dict[str, Any]:
+    """Run the claim of this id on a worker; its functions do not travel, what came out does."""
+    outcome = run_claim(registry.claim(id), scale, seed)
+    fields = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
+    return fields | {"claim": id}
+
+
+def from_worker(found: dict[str, Any]) -> Outcome:
+    """The outcome of `run_on_worker`, with its claim."""
+    arguments: dict[str, Any] = found | {"claim": registry.claim(found["claim"])}
+    return Outcome(**arguments)
 
 
 def save(outcome: Outcome, directory: Path) -> None:

@@ -5,8 +5,9 @@
 is computed in double precision.
 """
 
+import math
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -22,7 +23,12 @@ from finitewidth.prediction.data import as_targets, warn_of_few_rows
 from finitewidth.prediction.data_frames import apply_frame, fit_frame
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width.fitted_laws import FittedLaw, Posterior, Strength, TrainedLaw
+from finitewidth.prediction.large.budget import check_memory, chosen_solver
+from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.prediction.selection.class_probabilities import label_noise, winning_probability
+
+if TYPE_CHECKING:
+    from finitewidth.prediction.large.fitted import LargeFittedLaw, Means
 
 
 class _WideNetwork(BaseEstimator):
@@ -33,10 +39,18 @@ class _WideNetwork(BaseEstimator):
     C_b: Any
     C_W: Any
     net: Any
+    solver: Any
+    memory: Any
+    store: Any
+    scheduler: Any
 
     @abstractmethod
     def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         """The law of networks that have seen these inputs and outputs, of the classes `index` if not None."""
+
+    @abstractmethod
+    def _learn_much(self, net: Layer, X, y, index, means: "Means") -> "LargeFittedLaw":
+        """The same without their kernels in memory."""
 
     def _network(self) -> Layer:
         if self.net is not None:
@@ -51,7 +65,16 @@ class _WideNetwork(BaseEstimator):
         targets = as_targets(y, len(X), X.dtype, "y")
         warn_of_few_rows(targets)
         self.net_ = self._network()
-        self.law_ = self._learn(self.net_, X, np.asarray(targets), index)
+        memory = check_memory(self.memory)
+        solver, why = chosen_solver(self.solver, len(X), 0, memory)
+        if solver == "direct":
+            self.law_ = self._learn(self.net_, X, np.asarray(targets), index)
+        else:
+            # Only here: Zarr and tiles are not needed below.
+            from finitewidth.prediction.large.fitted import Means
+
+            means = Means(solver, why, memory, self.store, self.scheduler)
+            self.law_ = self._learn_much(self.net_, X, np.asarray(targets), index, means)
 
     def _training_data(self, X, y, **checks: bool) -> tuple[Any, Any]:
         X, self.preparation_ = fit_frame(X)
@@ -63,9 +86,18 @@ class _WideNetwork(BaseEstimator):
         X = apply_frame(X, self.preparation_)
         return validate_data(self, X, dtype=np.float64, allow_nd=self.net is not None, reset=False)
 
-    def _distribution(self, X) -> TrainedDistribution:
+    def _distribution(self, X) -> TrainedDistribution | LargeLaw:
         X = self._inputs(X)
         return self.law_.distribution(X)
+
+    def _joint(self, X) -> TrainedDistribution:
+        """The law of all inputs together."""
+        if not isinstance(self.law_, FittedLaw):
+            raise ValueError(
+                "covariances and samples of networks need their kernels in memory, and this estimator was "
+                f"fitted without: {self.law_.means.why}."
+            )
+        return self.law_.distribution(self._inputs(X))
 
 
 class _Regressor(RegressorMixin, _WideNetwork):
@@ -96,13 +128,13 @@ class _Regressor(RegressorMixin, _WideNetwork):
         X = self._inputs(X)
         if not (return_std or return_cov):
             return self.law_.mean(X).reshape(-1, *self._shape_)
-        law = self._distribution(X)
+        law = self._distribution(X) if return_std else self._joint(X)
         mean = np.asarray(law.mean).reshape(-1, *self._shape_)
         return mean, np.asarray(law.std if return_std else law.covariance)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0):
         """Outputs of trained networks: (n, n_samples) or (n, outputs, n_samples)."""
-        draws = _draws(self._distribution(X), n_samples, random_state)
+        draws = _draws(self._joint(X), n_samples, random_state)
         return draws.reshape(len(draws), *self._shape_, n_samples)
 
     def __sklearn_tags__(self):
@@ -128,8 +160,15 @@ class _Classifier(ClassifierMixin, _WideNetwork):
                 f"{self.classes_.tolist()[0]!r}."
             )
         self._fit_outputs(X, np.eye(len(self.classes_))[index] - 1 / len(self.classes_), index)
-        self.label_noise_ = label_noise(self.law_.left_out(), index).variance
+        self.label_noise_ = self._label_noise(index)
         return self
+
+    def _label_noise(self, index) -> float:
+        law = self.law_
+        if isinstance(law, FittedLaw):
+            return label_noise(law.left_out(), index).variance
+        # Nystrom's method has no variances of networks, so that no training row can be left out.
+        return label_noise(law.left_out, index[law.held]).variance if len(law.held) else math.nan
 
     def decision_function(self, X):
         """Mean outputs, (n, classes); for two classes the difference, (n,)."""
@@ -156,7 +195,7 @@ class _Classifier(ClassifierMixin, _WideNetwork):
 
     def sample_y(self, X, n_samples: int = 1, random_state=0):
         """Labels that single networks give: (n, n_samples)."""
-        draws = _draws(self._distribution(X), n_samples, random_state)
+        draws = _draws(self._joint(X), n_samples, random_state)
         return self.classes_[np.argmax(draws, axis=1)]
 
 
@@ -179,7 +218,19 @@ class _Trained(_WideNetwork):
     algorithm: Any = None
 
     def __init__(
-        self, depth=3, activation="relu", C_b=0.1, C_W=2.0, lambda_b=1.0, lambda_W=1.0, ridge=1e-6, net=None
+        self,
+        depth=3,
+        activation="relu",
+        C_b=0.1,
+        C_W=2.0,
+        lambda_b=1.0,
+        lambda_W=1.0,
+        ridge=1e-6,
+        net=None,
+        solver="auto",
+        memory=None,
+        store=None,
+        scheduler=None,
     ):
         self.depth = depth
         self.activation = activation
@@ -189,6 +240,10 @@ class _Trained(_WideNetwork):
         self.lambda_W = lambda_W
         self.ridge = ridge
         self.net = net
+        self.solver = solver
+        self.memory = memory
+        self.store = store
+        self.scheduler = scheduler
 
     def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
@@ -196,6 +251,23 @@ class _Trained(_WideNetwork):
         law = TrainedLaw.of(net, X, y, algorithm, _strength("ridge", self.ridge), index)
         self.ridge_ = law.ridge
         return law
+
+    def _learn_much(self, net: Layer, X, y, index, means: "Means") -> "LargeFittedLaw":
+        from finitewidth.prediction.large.fitted import LargeFittedLaw
+        from finitewidth.prediction.large.subset import ridge_by_some_rows, rows_to_choose_on
+
+        algorithm = DirectOptimization() if self.algorithm is None else self.algorithm
+        check_algorithm(algorithm)
+        if not algorithm.converged:
+            raise ValueError(
+                f"training that stops before its end needs kernels in memory, and the solver is "
+                f"{means.solver!r} ({means.why}): give fewer rows, or more memory."
+            )
+        self.ridge_ = _strength("ridge", self.ridge)
+        if self.ridge_ == "auto":
+            rows = rows_to_choose_on(len(X), means.memory)
+            self.ridge_ = ridge_by_some_rows(net, X, y, algorithm, index, rows).ridge
+        return LargeFittedLaw.of(net, X, y, "ntk", float(self.ridge_), means)
 
 
 class NTKRegressor(_Regressor, _Trained):
@@ -220,6 +292,10 @@ class NTKRegressor(_Regressor, _Trained):
     net
         A network of layers, or plain data that `finitewidth.network` reads, in place of all settings of the
         network above.
+    solver, memory, store, scheduler
+        As in `predict`: beyond the rows whose kernels fit into memory, tiles of them and an iterative solver.
+        An "auto" strength is then chosen on some of the rows, and standard deviations take a solve of their
+        own; there are no covariances and no samples.
 
     Attributes
     ----------
@@ -247,8 +323,14 @@ class NTKRegressor(_Regressor, _Trained):
         ridge=1e-6,
         algorithm=None,
         net=None,
+        solver="auto",
+        memory=None,
+        store=None,
+        scheduler=None,
     ):
-        super().__init__(depth, activation, C_b, C_W, lambda_b, lambda_W, ridge, net)
+        super().__init__(
+            depth, activation, C_b, C_W, lambda_b, lambda_W, ridge, net, solver, memory, store, scheduler
+        )
         self.algorithm = algorithm
 
 
@@ -257,7 +339,7 @@ class NTKClassifier(_Classifier, _Trained):
 
     Parameters
     ----------
-    depth, activation, C_b, C_W, lambda_b, lambda_W, ridge, net
+    depth, activation, C_b, C_W, lambda_b, lambda_W, ridge, net, solver, memory, store, scheduler
         As in `NTKRegressor`.
     """
 
@@ -265,18 +347,43 @@ class NTKClassifier(_Classifier, _Trained):
 class _Conditioned(_WideNetwork):
     """Random networks conditioned on the labels."""
 
-    def __init__(self, depth=3, activation="relu", C_b=0.1, C_W=2.0, noise=1e-3, net=None):
+    def __init__(
+        self,
+        depth=3,
+        activation="relu",
+        C_b=0.1,
+        C_W=2.0,
+        noise=1e-3,
+        net=None,
+        solver="auto",
+        memory=None,
+        store=None,
+        scheduler=None,
+    ):
         self.depth = depth
         self.activation = activation
         self.C_b = C_b
         self.C_W = C_W
         self.noise = noise
         self.net = net
+        self.solver = solver
+        self.memory = memory
+        self.store = store
+        self.scheduler = scheduler
 
     def _learn(self, net: Layer, X, y, index) -> FittedLaw:
         law = Posterior.of(net, X, y, _strength("noise", self.noise), index)
         self.noise_ = law.noise
         return law
+
+    def _learn_much(self, net: Layer, X, y, index, means: "Means") -> "LargeFittedLaw":
+        from finitewidth.prediction.large.fitted import LargeFittedLaw
+        from finitewidth.prediction.large.subset import noise_by_some_rows, rows_to_choose_on
+
+        self.noise_ = _strength("noise", self.noise)
+        if self.noise_ == "auto":
+            self.noise_ = noise_by_some_rows(net, X, y, index, rows_to_choose_on(len(X), means.memory))
+        return LargeFittedLaw.of(net, X, y, "nngp", float(self.noise_), means)
 
 
 class NNGPRegressor(_Regressor, _Conditioned):
@@ -284,8 +391,8 @@ class NNGPRegressor(_Regressor, _Conditioned):
 
     Parameters
     ----------
-    depth, activation, C_b, C_W, net
-        The prior, as in `NTKRegressor`.
+    depth, activation, C_b, C_W, net, solver, memory, store, scheduler
+        The prior, and how it is solved, as in `NTKRegressor`.
     noise
         Variance of the observation noise; "auto" takes the one under which training points, each left out in
         turn, are most probable. `noise_` is the one in use.
@@ -297,6 +404,6 @@ class NNGPClassifier(_Classifier, _Conditioned):
 
     Parameters
     ----------
-    depth, activation, C_b, C_W, noise, net
+    depth, activation, C_b, C_W, noise, net, solver, memory, store, scheduler
         As in `NNGPRegressor`.
     """

@@ -16,8 +16,6 @@ from finitewidth.prediction.large.progress import Announce, silent
 from finitewidth.prediction.large.system import Governed, LargeSystem, some_rows
 
 PROBES = 64
-# The posterior's variance is a small difference of large numbers.
-PROBE_TOLERANCE = {"ntk": 1e-3, "nngp": 1e-5}
 TOLERANCE = 1e-4
 # Training rows that are left out, one at a time, to see how far each is missed.
 LEFT_OUT = 128
@@ -34,6 +32,7 @@ class LargeFit(NamedTuple):
     left_out: LeftOut
     eigenvalues: Float[np.ndarray, " modes"]
     power: Float[np.ndarray, " modes"]
+    coefficients: Float[np.ndarray, "train out"]
 
 
 def predict_large(
@@ -62,21 +61,22 @@ def predict_large(
     rows = some_rows(len(x_test), PROBES if method == "iterative" else 0)
     with LargeSystem(
         net, x, governed, ridge,
-        outputs=max(y.shape[1], len(rows) + len(held)), memory=memory, store=store, scheduler=scheduler,
+        outputs=y.shape[1] + len(rows) + len(held), memory=memory, store=store, scheduler=scheduler,
         announce=announce, low_rank_only=method == "nystrom",
     ) as system:  # fmt: skip
         bound, variance, left_out = np.nan, np.empty(0), LeftOut(np.empty((0, y.shape[1])), np.empty(0))
         if method == "nystrom":
             solved = Solution(system.nystrom(y), y[:0], np.full(1, np.nan), 0, True, False)
         else:
-            solved = system.solve(y, tolerance, "coefficients")
-            found = system.probe(np.asarray(x_test)[rows], held, PROBE_TOLERANCE[governed])
+            solved, found = system.solve_with_probes(y, np.asarray(x_test)[rows], held, tolerance)
+            # Without test points there is nothing to certify.
+            longest = found.lengths.max() if len(rows) else np.nan
             variance = found.variance
-            bound = float(found.lengths.max() * np.linalg.norm(solved.remainder, axis=0).max())
+            bound = float(longest * np.linalg.norm(solved.remainder, axis=0).max())
             missed = solved.x[held] / found.diagonal[:, None]
             left_out = LeftOut(y[held] - missed, found.left_out_variance)
         coefficients = solved.x
-        mean = system.mean_at(x_test, coefficients)
+        mean = system.mean_at(x_test, coefficients) if len(x_test) else np.empty((0, y.shape[1]))
         precision = np.dtype(system.program.points.x.dtype).name
         report = SolveReport(
             method=method,
@@ -95,10 +95,7 @@ def predict_large(
         )
         basis, squares = system.preconditioner.basis, system.preconditioner.squares
         inside = np.sum((basis.T @ y.astype(basis.dtype)).astype(float) ** 2, axis=1)
-    if not report.converged:
-        raise ArithmeticError(
-            f"the iteration ended at a residual of {report.residual:.1g} after {report.iterations} sweeps; "
-            f"{tolerance:.1g} was wanted: pass a larger ridge than {ridge:.1g}, or inputs in float64."
-        )
     law = LargeLaw(jnp.asarray(mean), rows, variance, report, float(ridge))
-    return LargeFit(law, held, left_out, squares[::-1] / n, np.cumsum(inside[::-1]) / np.sum(y**2))
+    return LargeFit(
+        law, held, left_out, squares[::-1] / n, np.cumsum(inside[::-1]) / np.sum(y**2), coefficients
+    )

@@ -8,28 +8,36 @@ import math
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.linalg.packed import Tiles, packed_product
 from finitewidth.linalg.pcg import Solution, conjugate_gradients
 from finitewidth.linalg.rpcholesky import Preconditioner, pivoted_cholesky
+from finitewidth.linalg.tiled_cholesky import factor_bytes, tiled_cholesky
 from finitewidth.prediction.large.budget import iterative_budget
 from finitewidth.prediction.large.progress import Announce, Stages, silent
 from finitewidth.scale.gram import gram
 from finitewidth.scale.tile_program import ComputedKernel, KernelProgram
 
 Governed = Literal["ntk", "nngp"]
-# Test rows whose kernels with some training rows are in memory at a time.
-_TEST_ROWS = 1024
+# Training rows for each point whose variance is wanted, below which a factor of the kernel, N^3 / 3, is
+# cheaper than some fourteen sweeps of 2 N^2 for each point.
+_ROWS_A_POINT = 80
 # Below this ridge, relative to the diagonal, kernels rounded to single precision may lose their sign.
-_RIDGE_FOR_SINGLE = 3e-4
+RIDGE_FOR_SINGLE = 3e-4
 _SPARE_DISK = 1.1
+# Relative residuals of test points, whose variance is a small difference of large numbers, and of training
+# rows: conjugate gradients give their A_ii to second order in the residual.
+_TOLERANCES = {"ntk": (1e-3, 0.03), "nngp": (1e-5, 1e-5)}
+_FAR_ABOVE_ROUNDING = 1e-3
 
 
 class Probes(NamedTuple):
@@ -75,12 +83,13 @@ class LargeSystem:
         low_rank_only: bool = False,
     ):
         self.stages, self.governed, self.ridge = Stages(announce), governed, float(ridge)
+        self.outputs = outputs
         self.threads = len(os.sched_getaffinity(0))
         self._scratch: tempfile.TemporaryDirectory | None = None
         x = np.asarray(x)
         self.stages.begin("inputs")
         mean = self._mean_diagonal(net, x)
-        if x.dtype == np.float64 and self.ridge >= _RIDGE_FOR_SINGLE * mean:
+        if x.dtype == np.float64 and self.ridge >= RIDGE_FOR_SINGLE * mean:
             x = x.astype(np.float32)
         self.budget = iterative_budget(
             len(x), math.prod(x.shape[1:]), outputs, x.dtype.itemsize, self.threads, memory
@@ -148,19 +157,26 @@ class LargeSystem:
     def solve(
         self,
         right: Float[np.ndarray, "train k"],
-        tolerance: float,
+        tolerance: Float[np.ndarray, " k"],
         stage: str,
+        rough: Bool[np.ndarray, " k"] | None = None,
+        precondition: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> Solution:
-        """(kernel + ridge)^-1 times `right`, to this relative residual."""
+        """(kernel + ridge)^-1 times `right`, each column to its relative residual; `rough` as in `pcg`."""
         self.stages.begin(stage)
+        farthest = -math.log(min(tolerance.min(), 0.5))
 
-        def report(iterations: int, residual: float) -> None:
-            share = math.log(max(residual, tolerance)) / math.log(tolerance)
-            words = f" (iteration {iterations}, residual {residual:.1g})"
-            self.stages.done(min(max(share, 0.01), 1.0), words)
+        def report(iterations: int, excess: float) -> None:
+            share = 1 - math.log(max(excess, 1.0)) / farthest
+            self.stages.done(min(max(share, 0.01), 1.0), f" (sweep {iterations})")
 
         found = conjugate_gradients(
-            self.product, right, self.preconditioner.solve, tolerance, on_iteration=report
+            self.product,
+            right,
+            precondition or self.preconditioner.solve,
+            tolerance,
+            rough=rough,
+            on_iteration=report,
         )
         self.stages.end()
         return found
@@ -183,55 +199,119 @@ class LargeSystem:
     ) -> Float[np.ndarray, "test out"]:
         """Kernels with the training rows, times coefficients."""
         self.stages.begin("test rows")
-        right, parts = coefficients.astype(self.program.points.x.dtype), []
-        for start in range(0, len(x), _TEST_ROWS):
-            some = np.asarray(x[start : start + _TEST_ROWS])
-            others, _ = self.program.others(some)
-            total = np.zeros((len(some), coefficients.shape[1]))
-            for rows, block in self.program.strips(others, self.governed):
-                total += block[:, : len(some)].T @ right[rows]
-            parts.append(total)
-            self.stages.done(min((start + _TEST_ROWS) / len(x), 1.0))
+        found = self.program.reach(x, self.governed, coefficients, self.stages.done)
         self.stages.end()
-        return np.concatenate(parts)
+        return found
 
-    def probe(
-        self, x: Float[AnyArray, "k ..."], rows: Int[np.ndarray, " held"], tolerance: float
-    ) -> "Probes":
-        r"""Variances at some test points, and what some training rows are worth; all solved in one block.
+    def variances_at(self, x: Float[AnyArray, "k ..."]) -> Float[np.ndarray, " k"]:
+        """Variances at any number of points: by the preconditioner, or for many by a factor of the kernel."""
+        with self._better_preconditioner(len(x)) as precondition:
+            parts = [
+                self._some_variances(x[start : start + self.outputs], precondition)
+                for start in range(0, len(x), self.outputs)
+            ]
+        return np.concatenate([np.empty(0), *parts])
+
+    @contextmanager
+    def _better_preconditioner(self, points: int) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
+        kernel = self.kernels[self.governed]
+        needed = factor_bytes(kernel.n, kernel.size, kernel.dtype.itemsize)
+        room = shutil.disk_usage(tempfile.gettempdir()).free >= _SPARE_DISK * needed
+        if points * _ROWS_A_POINT < kernel.n or not room:
+            yield self.preconditioner.solve
+            return
+        with tempfile.TemporaryDirectory(prefix="finitewidth-") as folder:
+            self.stages.begin("factor")
+            try:
+                factor = tiled_cholesky(
+                    kernel, self.ridge, Path(folder), threads=self.threads, on_row=self.stages.done
+                )
+            except np.linalg.LinAlgError:
+                # Rounding has taken the sign of the smallest eigenvalues; the other one still works.
+                factor = self.preconditioner
+            self.stages.end()
+            yield factor.solve
+
+    def _some_variances(
+        self, x: Float[AnyArray, "k ..."], precondition: Callable[[np.ndarray], np.ndarray]
+    ) -> Float[np.ndarray, " k"]:
+        columns, prior = self._columns_of(x)
+        tolerance = _TOLERANCES[self.governed][0]
+        found = self.solve(
+            columns[self.governed],
+            np.full(len(x), tolerance),
+            "variances",
+            np.full(len(x), tolerance >= _FAR_ABOVE_ROUNDING),
+            precondition,
+        )
+        self._refuse_unsolved(found, tolerance)
+        variance = prior - np.sum(found.x * columns["nngp"], axis=0)
+        if self.governed == "ntk":
+            through = packed_product(self.kernels["nngp"], found.x, threads=self.threads) - columns["nngp"]
+            variance += np.sum(found.x * through, axis=0)
+        return np.maximum(variance, 0)
+
+    def _refuse_unsolved(self, found: Solution, tolerance: float) -> None:
+        if not found.converged:
+            raise ArithmeticError(
+                f"the iteration ended at a residual of {found.residuals.max():.1g} after {found.iterations} "
+                f"sweeps; {tolerance:.1g} was wanted: pass a larger ridge than {self.ridge:.1g}, or inputs "
+                "in float64."
+            )
+
+    def solve_with_probes(
+        self,
+        y: Float[np.ndarray, "train out"],
+        x: Float[AnyArray, "k ..."],
+        rows: Int[np.ndarray, " held"],
+        tolerance: float,
+    ) -> tuple[Solution, "Probes"]:
+        r"""Coefficients of y; variances at some test points, and what some training rows are worth.
 
         With $A = (\Theta+r)^{-1}$ and $m = A\theta_*$ a trained network has variance
         $K_{**} - 2 m\cdot k_* + m^T K m$, the posterior $K_{**} - m\cdot k_*$. Training row i, left out, is
         missed by $[Ay]_i/A_{ii}$, with variance $[AKA]_{ii}/A_{ii}^2$; for the posterior
-        the label has variance $1/A_{ii}$.
+        the label has variance $1/A_{ii}$. All right-hand sides are one block, so that a sweep serves all.
         """
-        units = np.zeros((self.program.n, len(rows)))
-        units[rows, np.arange(len(rows))] = 1
-        others, own = self.program.others(x)
-        columns = {name: self._columns(others, name, len(x)) for name in self.kernels}
-        right = np.concatenate([columns[self.governed], units], axis=1)
-        solved = self.solve(right, tolerance, "variances")
-        weights = solved.x
-        # b.x + x.rho is right to second order in what is left, rho, where b.x alone is to first order.
-        gained = np.sum(weights * solved.remainder, axis=0)
-        m, a = weights[:, : len(x)], weights[:, len(x) :]
-        prior, overlap = np.asarray(own.nngp, float), np.sum(m * columns["nngp"], axis=0)
-        diagonal = a[rows, np.arange(len(rows))] + gained[len(x) :]
+        out, k, held = y.shape[1], len(x), len(rows)
+        units = np.zeros((self.program.n, held))
+        units[rows, np.arange(held)] = 1
+        columns, prior = self._columns_of(x)
+        wanted = _TOLERANCES[self.governed]
+        found = self.solve(
+            np.concatenate([y, columns[self.governed], units], axis=1),
+            np.repeat([tolerance, *wanted], [out, k, held]),
+            "coefficients and variances",
+            rough=np.repeat([False, *(bound >= _FAR_ABOVE_ROUNDING for bound in wanted)], [out, k, held]),
+        )
+        self._refuse_unsolved(found, tolerance)
+        weights = found.x[:, out:]
+        m, diagonal = weights[:, :k], weights[rows, k + np.arange(held)]
+        overlap = np.sum(m * columns["nngp"], axis=0)
         if self.governed == "nngp":
-            variance, left_out = prior - overlap - gained[: len(x)], 1 / diagonal - self.ridge
+            variance, left_out = prior - overlap, 1 / diagonal - self.ridge
         else:
             self.stages.begin("variances")
             through = packed_product(self.kernels["nngp"], weights, threads=self.threads)
             forms = np.sum(weights * through, axis=0)
-            variance, left_out = prior - 2 * overlap + forms[: len(x)], forms[len(x) :] / diagonal**2
+            variance, left_out = prior - 2 * overlap + forms[:k], forms[k:] / diagonal**2
             self.stages.end()
-        return Probes(np.maximum(variance, 0), np.linalg.norm(m, axis=0), diagonal, np.maximum(left_out, 0))
+        solved = found._replace(
+            x=found.x[:, :out], remainder=found.remainder[:, :out], residuals=found.residuals[:out]
+        )
+        lengths = np.linalg.norm(m, axis=0)
+        return solved, Probes(np.maximum(variance, 0), lengths, diagonal, np.maximum(left_out, 0))
 
-    def _columns(self, others: Any, name: str, k: int) -> Float[np.ndarray, "train k"]:
-        found = np.empty((self.program.n, k))
-        for rows, block in self.program.strips(others, name):
-            found[rows] = block[:, :k]
-        return found
+    def _columns_of(self, x: Float[AnyArray, "k ..."]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Kernels of the training rows with points, (train, k) by name, and NNGP kernels of those, (k,)."""
+        if not len(x):
+            return dict.fromkeys(self.kernels, np.empty((self.program.n, 0))), np.empty(0)
+        others, own = self.program.others(x)
+        columns = {name: np.empty((self.program.n, len(x))) for name in self.kernels}
+        for name, found in columns.items():
+            for rows, block in self.program.strips(others, name):
+                found[rows] = block[:, : len(x)]
+        return columns, np.asarray(own.nngp, float)
 
 
 def some_rows(n: int, count: int) -> Int[np.ndarray, " count"]:

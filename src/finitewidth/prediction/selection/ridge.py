@@ -5,6 +5,7 @@ variance $s^2$ that makes held-out labels most probable under $N(m_i, v_i + s^2)
 networks into the uncertainty of a prediction; the ridge that makes them most probable is the one to use.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ _FOLDS = 5
 _RIDGES = np.logspace(-7, 1.5, 18)
 # Losses per point that differ by less are equally good; the larger ridge is then reached in fewer steps.
 INDIFFERENT = 0.002
+Pick = Callable[[np.ndarray, np.ndarray], int]
 
 
 class RidgeChoice(NamedTuple):
@@ -99,7 +101,10 @@ def fitted_noise(
 
 
 def choose_ridge(
-    problem: TrainingProblem, algorithm: SpectralAlgorithm, index: Int[np.ndarray, " train"] | None = None
+    problem: TrainingProblem,
+    algorithm: SpectralAlgorithm,
+    index: Int[np.ndarray, " train"] | None = None,
+    pick: Pick | None = None,
 ) -> RidgeChoice:
     """The ridge that predicts left-out training points best; no test point is looked at.
 
@@ -111,6 +116,9 @@ def choose_ridge(
         Must run to the end of training.
     index
         Class of every training point, for classification.
+    pick
+        Which of the ridges, in rising order, and their losses per point; by default the largest ridge whose
+        loss is as good as any.
     """
     if not algorithm.converged:
         raise ValueError(
@@ -121,7 +129,7 @@ def choose_ridge(
     problem = problem.diagonalised()
     noises = [_noise_under(problem, algorithm, ridge, index) for ridge in ridges.tolist()]
     losses = np.array([noise.loss for noise in noises])
-    best = _largest_of_the_best(losses)
+    best = _largest_of_the_best(losses) if pick is None else pick(ridges, losses)
     return RidgeChoice(float(ridges[best]), noises[best], ridges, losses)
 
 
