@@ -13,6 +13,8 @@ import shutil
 from itertools import groupby
 from pathlib import Path
 
+from finitewidth.lab.framework.ledger import decisive
+
 DOCS = Path(__file__).resolve().parent
 SOURCE = DOCS.parent / "src" / "finitewidth"
 LEDGER = DOCS / "ledger"
@@ -155,15 +157,6 @@ def measured(check: dict) -> str:
     """The measured number with its standard error, if it has one."""
     error = f" ± {number(check['sem'], 1)}" if check["sem"] != 0 else ""
     return number(check["measured"], 5) + error
-
-
-def decisive(record: dict) -> dict:
-    """The comparison closest to its tolerance, or furthest beyond it."""
-
-    def strain(check: dict) -> float:
-        return float("inf") if check["statistic"] is None else check["statistic"] / check["tolerance"]
-
-    return max(record["checks"], key=strain)
 
 
 def settings(record: dict) -> str:
