@@ -177,6 +177,11 @@ def test_bands_are_the_law_that_predict_gives(activation, depth, steps):
     assert eta == pytest.approx(1 / largest, rel=1e-4)
 
 
+def test_bands_offers_no_activation_whose_kernels_its_short_series_loses():
+    offered = next(c for c in bands.CONTROLS if c.name == "activation").options
+    assert {name: bands.kernels(name).error for name, _ in offered if bands.kernels(name).error > 0.01} == {}
+
+
 def test_wide_has_the_kurtosis_of_the_library_and_of_the_exact_law():
     state = {"activation": "relu", "width": 64, "depth": 4}
     net = fw.MLP((64,) * (wide.DEEPEST - 1), "relu")

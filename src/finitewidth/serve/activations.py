@@ -7,3 +7,7 @@ ACTIVATIONS = tuple(
         "leaky_relu", "linear",
     )
 )  # fmt: skip
+
+# Their kernels grow so fast with depth that a short Hermite series loses them: no slider for C_W there.
+LONG_SERIES = ("silu", "elu", "selu", "mish")
+SHORT_SERIES = tuple((name, label) for name, label in ACTIVATIONS if name not in LONG_SERIES)

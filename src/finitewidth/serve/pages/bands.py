@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
-from finitewidth.serve.activations import ACTIVATIONS
+from finitewidth.serve.activations import SHORT_SERIES
 from finitewidth.serve.page import Experiment, Figure, Page, Picture
 from finitewidth.serve.state import Choice, Slider, State, defaults
 
@@ -26,7 +26,7 @@ PIECE, MOST = 8, 128
 
 CONTROLS = (
     Choice("data", "Data", tuple((name, name) for name in TARGETS), "wave"),
-    Choice("activation", "Activation", ACTIVATIONS, "erf"),
+    Choice("activation", "Activation", SHORT_SERIES, "erf"),
     Slider("depth", "Depth (affine layers)", 2, DEEPEST, 1, 4, whole=True),
     Slider("C_W", "Weight variance C_W", *RANGE_W, 0.05, 2.5),
     Slider("C_b", "Bias variance C_b", *RANGE_B, 0.02, 0.3),

@@ -70,12 +70,12 @@ def twin(width: int, scaling: str) -> Twin:
     A, B = layer.at(X[:, None]), layer.at(GRID[:, None])
     start, start_grid = (size * part.value @ layer.a / np.sqrt(width) for part in (A, B))
     k = layer.kernel(A, A)
-    metas = (NeuronMetaKernel(layer, points) for points in ((A, A, A), (B, A, A), (A, B, A)))
+    mu_A, mu_BAA, mu_ABA = (NeuronMetaKernel(layer, points) for points in ((A, A, A), (B, A, A), (A, B, A)))
     with warnings.catch_warnings():
         # At alpha = 1 the correction may be large: that is what the page is about.
         warnings.simplefilter("ignore", UserWarning)
         machine = fw.nearly_kernel(
-            k, layer.kernel(B, A), *metas, Y, fw.GradientFlow(), start=(start, start_grid)
+            k, layer.kernel(B, A), mu_A, mu_BAA, mu_ABA, Y, fw.GradientFlow(), start=(start, start_grid)
         )
     missing = Y - start
     motion = np.sqrt(missing @ np.linalg.solve(k, missing) / (np.sum(layer.a**2) + np.sum(layer.w**2)))
