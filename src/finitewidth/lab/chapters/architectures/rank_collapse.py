@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from finitewidth.architecture import Activate, Dense, Layer, LayerNorm, Residual, SelfAttention, Sequential
-from finitewidth.lab.framework import BEYOND, Checks, Claim, Measurement, Prediction
+from finitewidth.lab.framework import BEYOND, BOOK, Checks, Claim, Measurement, Prediction
 from finitewidth.lab.framework.comparison import z_score
 from finitewidth.networks.token_correlations import drawn_token_correlations
 from finitewidth.report import style
@@ -79,7 +79,7 @@ CLAIMS = (
         statement="""Softmax attention over T tokens multiplies their own part D = q(1 - c) by
         C_OV (r_1 - r_2) and hands the rest to the part they share. Pre-norm shortcuts make 1 - c fall slowly;
         with branches of size (2L)^-1/2 it stays of order one behind L blocks.""",
-        source=f"{BEYOND}: moments of softmax over Gaussian logits",
+        source=f"{BEYOND}: the recursion of one block, as in {BOOK}, with softmax over Gaussian logits",
         quick=Tokens(4, 64, 40),
         full=Tokens(12, 128, 200),
         wrong={
