@@ -8,6 +8,7 @@ Each part runs by its name, all of them without one:
     python benchmarks/scale.py memory       # a bound on the memory, and what was used
     python benchmarks/scale.py library      # `fw.predict` on all of Fashion-MNIST
     python benchmarks/scale.py fashion      # `finitewidth predict` on all of Fashion-MNIST
+    python benchmarks/scale.py sizes        # the same on 500, 5,000 and 20,000 images
 
 Fashion-MNIST comes from Debian's package dataset-fashion-mnist, which is installed with apt if it is missing.
 Times are CPU seconds of the process and its threads, unless they say wall.
@@ -206,17 +207,18 @@ def _anonymous() -> int:
     return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
 
 
-def fashion() -> None:
-    """The command on 60,000 training and 10,000 test images, with its anonymous memory watched."""
+def command(rows: int | None = None) -> None:
+    """The command on the first training images and 10,000 test images, with its anonymous memory watched."""
     folder = Path(tempfile.mkdtemp(prefix="fashion-"))
-    for part, name in (("train", "train"), ("t10k", "test")):
+    for part, name, most in (("train", "train", rows), ("t10k", "test", None)):
         x, labels = images(part)
-        np.savez(folder / f"{name}.npz", x=x, y=labels)
-    command = [sys.executable, "-m", "finitewidth", "predict", str(folder / "train.npz"), "--test"]
-    command += [str(folder / "test.npz"), "--activation", "relu", "--hidden", f"128x{HIDDEN}", "--order", "0"]
-    command += ["--scale", "common", "--task", "classification", "--out", str(folder / "out"), *sys.argv[2:]]
+        np.savez(folder / f"{name}.npz", x=x[:most], y=labels[:most])
+    words = [sys.executable, "-m", "finitewidth", "predict", str(folder / "train.npz"), "--test"]
+    words += [str(folder / "test.npz"), "--activation", "relu", "--hidden", f"128x{HIDDEN}", "--order", "0"]
+    words += ["--scale", "common", "--task", "classification", "--out", str(folder / "out"), *sys.argv[2:]]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    process, most = subprocess.Popen(command), 0
+    process, most = subprocess.Popen(words), 0
     while process.poll() is None:
         try:
             lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -224,15 +226,27 @@ def fashion() -> None:
         except FileNotFoundError:
             break
         time.sleep(0.2)
-    wall, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(
-        f"{wall:.0f} s wall, {used.ru_utime + used.ru_stime:.0f} CPU seconds, {most / 1e6:.2f} GB anonymous"
-    )
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{wall:.0f} s wall, {used:.0f} CPU seconds, {most / 1e6:.2f} GB anonymous")
     if process.returncode == 0:
         summary = json.loads((folder / "out" / "summary.json").read_text())
-        print(json.dumps(summary["solver"] | {"rows with variances": None, "variances": None}, indent=1))
-        print("accuracy", summary["scores"]["accuracy"], "ridge", summary["training"]["ridge"])
+        if "solver" in summary:
+            print(json.dumps(summary["solver"] | {"rows with variances": None, "variances": None}, indent=1))
+        print("accuracy", summary["scores"]["accuracy"], "ridge", summary["training"]["ridge"], flush=True)
     shutil.rmtree(folder)
+
+
+def fashion() -> None:
+    """The command on all 60,000 images."""
+    command()
+
+
+def sizes() -> None:
+    """The command on fewer images."""
+    for rows in (500, 5_000, 20_000):
+        print(f"{rows:,} rows", flush=True)
+        command(rows)
 
 
 def library(rows: int | None = None) -> None:
@@ -262,7 +276,7 @@ def library(rows: int | None = None) -> None:
 
 
 def main() -> None:
-    parts = {part.__name__: part for part in (tiles, workers, iterations, memory, library, fashion)}
+    parts = {part.__name__: part for part in (tiles, workers, iterations, memory, library, fashion, sizes)}
     for name in sys.argv[1:2] or parts:
         parts[name]()
 
