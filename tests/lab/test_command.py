@@ -176,9 +176,10 @@ def test_no_chapter_is_called_like_a_claim():
     assert not [claim.id for claim in registry.claims() if registry.chapter_claims(claim.id)]
 
 
-def test_several_processes_find_what_one_finds(tmp_path):
-    """The order in which they finish shows neither in the table nor in the ledger."""
-    ids = ["linear-critical", "criticality-conditions"]
+def test_several_processes_find_what_one_finds(tmp_path, monkeypatch):
+    """The order in which they finish shows neither in the table nor in the ledger. New processes follow."""
+    monkeypatch.setattr("finitewidth.cli.claim_processes._CLAIMS_PER_PROCESS", 2)
+    ids = ["linear-critical", "gd-min-norm", "lin-two-forms", "lin-stability-edge", "lin-eta-independence"]
     run = ["lab", "run", *ids, "--json", "--out"]
     one = json.loads(runner.invoke(app, [*run, str(tmp_path / "one"), "--jobs", "1"]).stdout)
     two = json.loads(runner.invoke(app, [*run, str(tmp_path / "two"), "--jobs", "2"]).stdout)

@@ -16,7 +16,8 @@ from finitewidth.lab.framework.claim import Claim, Scale
 from finitewidth.lab.framework.registry import claim
 from finitewidth.lab.framework.runner import from_worker, record, run_claim, run_on_worker, save
 
-# A process keeps what it compiles; a new one after so many claims keeps its memory at a few gigabytes.
+# A process keeps what it compiles; new ones after so many claims each keep the memory at a few gigabytes.
+# The executor's own `max_tasks_per_child` can wait for ever for the new ones in Python 3.11.
 _CLAIMS_PER_PROCESS = 30
 
 
@@ -33,13 +34,17 @@ def records_of(
     if min(jobs, len(chosen)) == 1:
         yield from (_saved(c, scale, seed, out) for c in chosen)
         return
+    most = _CLAIMS_PER_PROCESS * jobs
+    for start in range(0, len(chosen), most):
+        yield from _in_processes(chosen[start : start + most], scale, seed, out, jobs)
+
+
+def _in_processes(
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int
+) -> Iterator[dict[str, Any]]:
+    """Run claims in processes that end with them."""
     older = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        min(jobs, len(chosen)),
-        multiprocessing.get_context("spawn"),
-        _start,
-        max_tasks_per_child=_CLAIMS_PER_PROCESS,
-    )
+    pool = ProcessPoolExecutor(min(jobs, len(chosen)), multiprocessing.get_context("spawn"), _start)
     try:
         running = [pool.submit(_run_by_id, c.id, scale, seed, out) for c in chosen]
         for done in as_completed(running):
