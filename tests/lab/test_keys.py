@@ -104,11 +104,14 @@ def test_no_claim_has_a_seed_of_its_own():
 
 def test_equal_numbers_at_two_seeds_are_found():
     """`make seeds` looks for them in the records of every claim."""
-    record = lambda id, value, fixed=False: {"id": id, "measured": {"a": [value]}, "deterministic": fixed}
+
+    def record(id, value, fixed=False):
+        return {"id": id, "measured": {"a": {"value": [value]}}, "deterministic": fixed}
+
     runs = [
-        [record("drawn", 1.0), record("stuck", 2.0), record("fixed", 3.0, True)],
-        [record("drawn", 1.5), record("stuck", 2.5), record("fixed", 3.0, True)],
-        [record("drawn", 1.7), record("stuck", 2.0), record("fixed", 3.0, True)],
+        [record("drawn", 1.1), record("stuck", 2.2), record("fixed", 3.3, True), record("cells", 16.0)],
+        [record("drawn", 1.5), record("stuck", 2.5), record("fixed", 3.3, True), record("cells", 16.0)],
+        [record("drawn", 1.7), record("stuck", 2.2), record("fixed", 3.3, True), record("cells", 16.0)],
     ]
     assert load(Path(__file__).with_name("other_seeds.py")).wired_in(runs) == ["stuck"]
 
