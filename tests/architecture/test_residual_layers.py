@@ -189,3 +189,22 @@ def test_dropout_is_not_trained_or_predicted_silently(x):
         fw.predict(net, x[:3], x[:3, :1], x[3:])
     with pytest.raises(ValueError, match="training draws no masks, and the network has Dropout"):
         fw.train(net, net.init(jax.random.key(0), 3), x, x[:, :1], steps=1, learning_rate=0.1)
+
+
+def test_one_number_in_place_of_a_list_of_channels_gets_a_sentence(unchecked_annotations):
+    for build in (fw.ResNet, fw.ConvNet):
+        with pytest.raises(TypeError, match="channels must be a list of positive whole numbers, got 8"):
+            build(8)
+
+
+def test_order_one_is_refused_by_name_before_any_kernel(rng):
+    x = rng.normal(size=(3, 2))
+    with pytest.raises(ValueError, match=r"^order=1 is known for dense layers with an activation between"):
+        fw.predict(fw.ResidualMLP(2, 8, "tanh"), x, x[:, :1], x, order=1)
+
+
+def test_training_on_images_without_flatten_names_the_remedy(rng):
+    net = fw.Sequential(fw.Dense(4), fw.Activate("relu"), fw.Dense(1))
+    images, labels = rng.normal(size=(3, 5, 5, 2)), rng.normal(size=(3, 1))
+    with pytest.raises(ValueError, match=r"turns them into \(5, 5, 1\), outputs at every position: put Flat"):
+        fw.train_ensemble(net, jax.random.key(0), 2, images, labels, steps=1, learning_rate=0.1)

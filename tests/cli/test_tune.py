@@ -98,7 +98,17 @@ def test_residual_networks_get_their_branch_scale_and_code(command):
         command("tune", "--activation", "gelu", "--depth", "16", "--width", "32", "--residual", "--json").out
     )
     assert advice["branch_scale"] == 0.25
+    assert advice["depth"]["most_blocks"] == 0
+    assert advice["depth"]["least_width"] > 80
     assert len(advice["signals"]["recommended"]["variance"]) == 17
+
+
+def test_residual_networks_are_told_how_deep_they_may_be(command):
+    line = ("tune", "--activation", "relu", "--depth", "50", "--width", "128", "--residual", "--code", "none")
+    words = " ".join(command(*line).out.split())
+    assert "most blocks │ any" in words
+    assert "least width │ 79" in words
+    assert "signal varies │ 0.122 │" in words
 
 
 def test_options_of_residual_networks_need_one(command):

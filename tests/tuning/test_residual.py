@@ -1,5 +1,7 @@
 """Advice for residual networks: against kernels, and the code it hands out is run."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,7 +56,58 @@ def test_defaults_explode_and_the_advice_does_not():
     assert advice.signals["Flax nn.Dense"].variance[-1] == pytest.approx(1.5**100, rel=1e-6)
     assert "would grow by 2 in every block" in advice.reasons["branch scale"]
     # 15.7 units of V/K^2 at 64 blocks, 15.8 at 100, over the width.
-    assert advice.fluctuation == pytest.approx(15.8 / 128, rel=0.01)
+    assert advice.depth.signal == pytest.approx(15.8 / 128, rel=0.01)
+
+
+def test_room_for_depth_is_where_the_fluctuations_reach_their_limit():
+    """With branches of scale one the next block is one too many; with 1/sqrt(blocks) none ever is."""
+
+    def largest(blocks, beta):
+        t = fw.corrections(fw.ResidualMLP(blocks, 128, "relu", beta=beta), [[1.0]])
+        return max(t.V.item() / t.K.item() ** 2 / 128, t.ntk_variance.item() / t.Theta.item() ** 2)
+
+    found = fw.tune_residual("relu", 100, 128).depth
+    assert found.most_blocks == np.inf
+    assert found.to_dict()["most_blocks"] is None
+    most = int(found.most_blocks_of_scale_one)
+    assert largest(most, 1.0) <= 0.2 < largest(most + 1, 1.0)
+    assert fw.tune_residual("relu", 100, found.least_width).depth.signal <= 0.2
+    assert fw.tune_residual("relu", 100, found.least_width - 1).depth.signal > 0.2
+    fixed = fw.tune_residual("relu", 4, 128, branch_scale=0.5).depth
+    assert largest(int(fixed.most_blocks), 0.5) <= 0.2 < largest(int(fixed.most_blocks) + 1, 0.5)
+
+
+def test_room_beyond_the_deepest_network_is_extrapolated():
+    deep = fw.tune_residual("relu", 2, 2000, branch_scale=1.0).depth
+    t = fw.corrections(fw.ResidualMLP(int(deep.most_blocks), 2000, "relu", beta=1.0), [[1.0]])
+    assert t.V.item() / t.K.item() ** 2 / 2000 == pytest.approx(0.2, rel=0.03)
+    # V/K^2 tends to 15.92: at a width of 79 the limit is reached between 64 blocks and infinity.
+    between = fw.tune_residual("relu", 2, 79).depth
+    t = fw.corrections(fw.ResidualMLP(int(between.most_blocks), 79, "relu"), [[1.0]])
+    assert t.V.item() / t.K.item() ** 2 / 79 == pytest.approx(0.2, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("width", "branch_scale", "words"),
+    [
+        (128, None, "wide: .* any number of blocks keeps it so, with branches of scale one 4 blocks"),
+        (128, 0.5, "wide: .* at this width up to .* blocks keep it so"),
+        (40, None, "visible: .*; take a width of 7. rather than fewer blocks"),
+        (8, None, "too narrow: two draws differ by order one; take a width of 7. rather"),
+    ],
+)
+def test_the_verdict_says_what_to_do(width, branch_scale, words):
+    advice = fw.tune_residual("relu", 8, width, branch_scale=branch_scale)
+    assert re.match(words, advice.verdict), advice.verdict
+
+
+def test_real_networks_vary_as_much_as_the_advice_says():
+    """Tangent kernels of 600 networks; the next order is (coefficient / width)^2."""
+    advice = fw.tune_residual("tanh", 6, 64)
+    found = fw.monte_carlo_kernels(advice.net, np.ones((1, 4)), key=jax.random.key(0), draws=600, at_once=100)
+    measured = 600 * found.ntk.sem.item() ** 2 / found.ntk.value.item() ** 2
+    assert measured == pytest.approx(advice.depth.ntk, rel=0.25)
+    assert fw.tune_residual("tanh", 6, 64, norm="pre").depth is None
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -138,6 +138,8 @@ def as_shape(name: str, shape: Shape | int) -> Shape:
 
 def as_sizes(name: str, values: Iterable[int]) -> tuple[int, ...]:
     """Positive whole numbers as plain ones; one sentence for anything else."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of positive whole numbers, got {values!r}.")
     sizes = tuple(values)
     if not all(is_number(size) and 1 <= size < math.inf and size == int(size) for size in sizes):
         raise ValueError(f"{name} must hold positive whole numbers, got {sizes}.")

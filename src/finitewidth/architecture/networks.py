@@ -108,8 +108,8 @@ def settings_of(net: Layer) -> dict[str, Any]:
     }
 
 
-def dense_stack(net: Layer) -> MLP:
-    """The network as an `MLP`; refuses all but dense layers with one activation between each two."""
+def dense_stack(net: Layer, what: str = "this") -> MLP:
+    """The network as an `MLP`; `what` is known only for dense layers with one activation between each two."""
     if isinstance(net, MLP):
         return net
     check_network(net)
@@ -119,13 +119,13 @@ def dense_stack(net: Layer) -> MLP:
     if len(dense) != len(neurons) + 1 or len(dense) + len(neurons) != len(parts):
         names = " ".join(type(layer).__name__ for layer in parts)
         raise ValueError(
-            "this is known for dense layers with an activation between each two, Dense Activate ... Dense; "
-            f"the network is {names}."
+            f"{what} is known for dense layers with an activation between each two, Dense Activate ... "
+            f"Dense; the network is {names}."
         )
     kinds = {layer.activation for layer in neurons}
     if len(kinds) > 1:
         named = ", ".join(sorted(kind.name for kind in kinds))
-        raise ValueError(f"this is known for one activation throughout; the network has {named}.")
+        raise ValueError(f"{what} is known for one activation throughout; the network has {named}.")
     rows = [layer.hyperparameters for layer in dense]
     stacked = Hyperparameters(*(jnp.stack(column) for column in zip(*rows, strict=True)))
     widths = [layer.width for layer in dense]

@@ -1,6 +1,7 @@
 """What `finitewidth tune --residual` does and prints."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,19 @@ def print_residual_tuning(advice: ResidualTuning, rates: dict[str, float], outpu
     table.add_row("", "", advice.reasons["initialisation"])
     why = f"2 / lambda_max of the NTK, {points}, sum of squares"
     table.add_row("largest eta", f"{advice.eta_max:.4g}", why)
-    value = "-" if advice.fluctuation is None else f"{advice.fluctuation:.3g}"
-    table.add_row("fluctuation", value, advice.verdict)
+    depth = advice.depth
+    if depth is None:
+        table.add_row("fluctuation", "-", advice.verdict)
+    else:
+        most = "any" if math.isinf(depth.most_blocks) else f"{depth.most_blocks:.0f}"
+        table.add_row("most blocks", most, advice.verdict)
+        table.add_row(
+            "least width", f"{depth.least_width}", f"for {advice.blocks} blocks, by the same measure"
+        )
+        table.add_row(
+            "signal varies", f"{depth.signal:.3g}", "relative variance between networks, V / (n K^2)"
+        )
+        table.add_row("NTK varies", f"{depth.ntk:.3g}", "the same of the NTK at one input")
     for name, rate in rates.items():
         table.add_row(f"rate: {name}", f"{rate:.4g}", "")
     output.print(table)

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from finitewidth.architecture import MLP
+from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.report import parts
 from finitewidth.report import prediction_figures as figures
@@ -93,7 +94,7 @@ def _finite_width(study: Study) -> str:
 
 
 def _networks(study: Study) -> str:
-    if not isinstance(study.law, LargeLaw) and study.law.correction is not None:
+    if isinstance(study.law, TrainedDistribution) and study.law.correction is not None:
         law = "that of infinite width"
         if study.law.covariance_correction is not None:
             law += f" with its correction in {study.small_number}"

@@ -8,21 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.activations import Activation
 from finitewidth.architecture import Layer
 from finitewidth.architecture.residual_stack import residual_stack
-from finitewidth.arrays import AnyArray, Matrix
+from finitewidth.arrays import AnyArray
 from finitewidth.checks import check_positive
 from finitewidth.expectations.bent import jumps_of
-from finitewidth.expectations.derivative_moments import HIGHEST_DERIVATIVE, DerivativeMoments, is_smooth
-from finitewidth.expectations.four_point import four_point_averages
-from finitewidth.expectations.piecewise_linear import kinked_four_point, kinked_pairs, slopes_of
 from finitewidth.saving import save
 from finitewidth.statistics import differentials, fluctuations
-from finitewidth.statistics.bent_neurons import bent_averages
 from finitewidth.statistics.differentials import Differentials
-from finitewidth.statistics.fluctuations import Averages, expandable, width_ratios
+from finitewidth.statistics.fluctuations import check_continuous, expandable, width_ratios
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.neuron_averages import neuron_averages
 from finitewidth.statistics.residual_corrections import ResidualCorrections, residual_corrections
 
 MOST_INPUTS = 20
@@ -97,7 +93,8 @@ def corrections(
     ----------
     net
         Dense layers with at least one hidden layer; widths and hyperparameters may differ from layer to
-        layer. Or `ResidualMLP` without a norm, at one input: K, Theta, V, D, F, A and B.
+        layer. Or residual blocks of one activation and one dense layer each, all of one width and without
+        norms, with plain layers among them: K, Theta, V, D, F, A and B.
     x
         At most 20 inputs (points, features). The tensors have points^4 entries, and the averages behind
         them are four-dimensional integrals; `predict(order=1)` contracts them without forming them.
@@ -116,14 +113,11 @@ def corrections(
     stack = residual_stack(net)
     if stack is None:
         return dense_corrections(net, points, tolerance=tolerance)
-    if len(points) != 1:
-        raise ValueError(
-            f"x has {len(points)} points; the first order in 1/width of a residual network is known for one "
-            "input at a time."
-        )
     if stack.width < 2:
         raise ValueError("net has width 1: an expansion in 1/width says nothing there.")
-    return residual_corrections(stack, float(np.mean(points**2)))
+    check_positive("tolerance", tolerance)
+    check_continuous(stack.activation)
+    return residual_corrections(stack, points @ points.T / points.shape[1], tolerance)
 
 
 def dense_corrections(
@@ -149,21 +143,3 @@ def dense_corrections(
         below = fluctuations.next_layer(below, averages, layer, ratio)
     tensors = {name: jnp.asarray(t) for name, t in below._asdict().items()}
     return Corrections(**tensors, width=net.hidden[-1], differentials=motion)
-
-
-def neuron_averages(activation: Activation, K: Matrix, tolerance: float, passed_on: bool) -> Averages:
-    """Averages over one neuron of two factors with up to five, of four with up to three derivatives.
-
-    Where the slope jumps, only those that the fluctuations need; `passed_on` says whether there is anything
-    below for this layer to pass on.
-    """
-    function = activation.function
-    if is_smooth(function):
-        moments = DerivativeMoments(function, K, tolerance / 10)
-        orders = range(HIGHEST_DERIVATIVE + 1)
-        pair = np.array([[moments.pair(k, l) for l in orders] for k in orders])
-        return Averages(pair, four_point_averages(function, K, tolerance))
-    slopes = slopes_of(function)
-    if slopes is not None:
-        return Averages(kinked_pairs(slopes, K), kinked_four_point(slopes, K))
-    return bent_averages(activation, K, tolerance, passed_on)

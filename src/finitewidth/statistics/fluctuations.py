@@ -55,11 +55,11 @@ def expandable(net: Layer) -> MLP:
             f"net.hidden = {net.hidden} has a layer of width 1: an expansion in 1/width says nothing there; "
             "every hidden layer must have at least 2 neurons."
         )
-    _check_continuous(net.activation)
+    check_continuous(net.activation)
     return net
 
 
-def _check_continuous(activation: Activation) -> None:
+def check_continuous(activation: Activation) -> None:
     """Refuse an activation that jumps, whose slope has no mean square."""
     edge = jnp.array([-1e-9, 1e-9])
     with outside_tracing():

@@ -1,201 +1,208 @@
-r"""First order in 1/width of residual networks at initialisation, for one input.
+r"""First order in 1/width of residual networks at initialisation.
 
-The skip keeps a neuron's identity, so the fluctuations that different layers make are correlated, and the
-tensors of one layer do not determine those of the next. Given all averages over neurons, neurons are
-independent Gaussian trajectories through the layers, $\mathrm{Cov}(z^\ell,z^m)=\alpha^{\ell-m}K^m$ for
-$\ell\ge m$, and the averages respond linearly. With $\Phi^\ell=\frac1n\sum_j\sigma(z^\ell_j)^2$ and its
-fluctuation $\phi^\ell/\sqrt n$,
+Given all averages over neurons, neurons are independent Gaussian trajectories (`trajectories`), and the
+averages respond linearly. What one neuron does at layer $\ell$ moves the kernels of the outputs by
+$\delta K^\ell_{12}$ and $\delta\Theta^\ell_{12}$, the same sums of products of $\sigma$ and $\sigma'$ as in a
+stack of dense layers (`source_edges`), passed on by $\alpha^2+\beta^2(\dots)$ at every block. The neuron is
+at all layers at once, so the tensors are sums over pairs of layers:
 
-$$\phi^\ell=\xi^\ell+g'k^\ell,\qquad k^{\ell+1}=\alpha^2k^\ell+\beta^2C_W\phi^\ell,\qquad
-\mathrm{Cov}(\xi^\ell,\xi^m)=\mathrm{Cov}(\sigma^2(z^\ell),\sigma^2(z^m)).$$
+$$V_{(12)(34)}=\sum_{\ell m}\mathrm{Cov}(\delta K^\ell_{12},\delta K^m_{34}),\quad
+D_{1234}=\sum_{\ell m}\mathrm{Cov}(\delta K^\ell_{12},\delta\Theta^m_{34}),\quad
+A_{(12)(34)}=\sum_{\ell m}\mathrm{Cov}(\delta\Theta^\ell_{12},\delta\Theta^m_{34}),$$
 
-The tangent kernel adds the backward fields $\Psi^\ell=\frac1n\sum_j(\delta_j^\ell)^2$, which respond to the
-same sources. See "Residual networks" in the chapter on finite width at initialisation.
+$$F_{1324}=\sum_{\ell m}\langle\Lambda^\ell_{13}\Lambda^m_{24}\rangle\,\Theta^{\ell m}_{34},\qquad
+B_{1324}=\sum_{\ell m}\langle b^\ell_{13}\sigma'^\ell_1\sigma'^\ell_3\,
+b^m_{24}\sigma'^m_2\sigma'^m_4\rangle\,\Theta^{\ell m}_{12}\Theta^{\ell m}_{34},$$
+
+where $\Theta^{\ell m}=\alpha_{m\ell}\Theta^m$ is the tangent kernel between two layers of a neuron,
+$m\le\ell$. See "Residual networks" in the chapter on finite width at initialisation.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from finitewidth.architecture.critical_point import layer_response
-from finitewidth.architecture.residual_stack import ResidualStack
-from finitewidth.expectations.kinks import evaluate
-from finitewidth.expectations.two_layers import plane_rule
+from finitewidth.architecture.dense import Hyperparameters
+from finitewidth.architecture.residual_stack import ResidualBlock, ResidualStack
+from finitewidth.arrays import Matrix, Quadruple
+from finitewidth.statistics.rules.dense import recursion
+from finitewidth.statistics.source_edges import KernelEdges, LambdaEdges, Passing, TangentEdges
+from finitewidth.statistics.trajectories import LayerPairs, StreamLayer, layer_pairs, memories, stream_layers
 
-Layers = Float[np.ndarray, " layers"]
-LayerPairs = Float[np.ndarray, "layers layers"]
+# Averages of four factors, one for every pair of layers and quadruple of inputs.
+MOST_AVERAGES = 4_000_000
+
+Matrices = Float[np.ndarray, "_ n n"]
+PairTensors = Float[np.ndarray, "pairs n n n n"]
 
 
 class ResidualCorrections(eqx.Module):
-    r"""Kernels of the output layer and tensors that multiply 1/width, of a residual network at one input.
+    r"""Kernels of the output layer and tensors that multiply 1/width, of a residual network.
 
     Attributes
     ----------
     K, Theta
-        NNGP kernel and NTK, (1, 1).
+        NNGP kernel and NTK.
     V, D, F, A, B
-        As in `Corrections`, (1, 1, 1, 1).
+        As in `Corrections`, with the same order of labels.
     width
         Of every hidden layer.
     """
 
-    K: Float[Array, "1 1"]
-    Theta: Float[Array, "1 1"]
-    V: Float[Array, "1 1 1 1"]
-    D: Float[Array, "1 1 1 1"]
-    F: Float[Array, "1 1 1 1"]
-    A: Float[Array, "1 1 1 1"]
-    B: Float[Array, "1 1 1 1"]
+    K: Float[Array, "n n"]
+    Theta: Float[Array, "n n"]
+    V: Float[Array, "n n n n"]
+    D: Float[Array, "n n n n"]
+    F: Float[Array, "n n n n"]
+    A: Float[Array, "n n n n"]
+    B: Float[Array, "n n n n"]
     width: int = eqx.field(static=True)
 
     @property
-    def ntk_variance(self) -> float:
-        """Variance of the NTK of one output between networks of this width, (A + 2B) / n."""
-        return float(self.A.item() + 2 * self.B.item()) / self.width
+    def ntk_variance(self) -> Float[Array, "n n"]:
+        r"""Variance of the NTK of one output between networks of this width.
+
+        $(A_{(12)(12)}+B_{1122}+B_{1221})/n$ for inputs 1 and 2.
+        """
+        total = jnp.einsum("abab->ab", self.A) + jnp.einsum("aabb->ab", self.B)
+        return (total + jnp.einsum("abba->ab", self.B)) / self.width
 
 
-class _Means(NamedTuple):
-    """Averages over one neuron in every hidden layer."""
+class _Edges(NamedTuple):
+    """What carries the factors of a neuron at each layer to the outputs; the first axis is the layer."""
 
-    K: Layers
-    g: Layers
-    g_slope: Layers
-    h: Layers
-    h_slope: Layers
+    kernel: TangentEdges
+    tangent: TangentEdges
+    Lambda: LambdaEdges
+    slopes: Any
 
+    @classmethod
+    def above(cls, layer: StreamLayer, dense: Hyperparameters) -> "_Edges":
+        """Of the neurons of one layer to the affine layer above them."""
+        C, lW = (np.full((1, *layer.K.shape), value) for value in (dense.C_W, dense.lambda_W))
+        zero = np.zeros_like(C)
+        tangent = TangentEdges(lW, C * layer.Theta, zero)
+        return cls(TangentEdges(C, zero, zero), tangent, LambdaEdges(C, zero), C)
 
-class _Pairs(NamedTuple):
-    """Covariances between layers of one neuron: of its squares, squared slopes, and both; and <p p>."""
-
-    squares: LayerPairs
-    slopes: LayerPairs
-    mixed: LayerPairs
-    products: LayerPairs
-
-
-def residual_corrections(net: ResidualStack, square: float) -> ResidualCorrections:
-    """The tensors for an input of mean square `square`."""
-    alpha, beta2, C_W, C_o = net.alpha, net.beta**2, net.block.C_W, net.last.C_W
-    means = _means(net, square)
-    pairs = _pairs(net, means)
-    M = net.blocks + 1
-    unit = np.eye(M)
-
-    # Forwards: k = reach @ xi, phi = forward @ xi.
-    reach = np.zeros((M, M))
-    for l in range(M - 1):
-        reach[l + 1] = (alpha**2 + beta2 * C_W * means.g_slope[l]) * reach[l] + beta2 * C_W * unit[l]
-    forward = unit + means.g_slope[:, None] * reach
-
-    # Backwards: Psi, the weights of squared slopes in S, and psi = back_eta @ eta + back_xi @ xi.
-    Psi = np.zeros(M)
-    Psi[-1] = C_o * means.h[-1]
-    weights = np.zeros((M, M))
-    weights[-1, -1] = C_o
-    back_eta, back_xi = unit.copy(), np.zeros((M, M))
-    back_xi[-1] = C_o * means.h_slope[-1] * reach[-1]
-    for l in range(M - 2, -1, -1):
-        step = beta2 * C_W * means.h[l]
-        Psi[l] = (alpha**2 + step) * Psi[l + 1]
-        weights[l] = alpha**2 * weights[l + 1]
-        weights[l, l] = beta2 * C_W * Psi[l + 1]
-        # What is passed on without the source of the layer above, which is no part of the sum.
-        back_eta[l] += step * back_eta[l + 1] + alpha**2 * (back_eta[l + 1] - unit[l + 1])
-        back_xi[l] = (alpha**2 + step) * back_xi[l + 1]
-        back_xi[l] += beta2 * C_W * Psi[l + 1] * means.h_slope[l] * reach[l]
-
-    # The kernel: h = on_phi @ phi + on_psi @ psi.
-    theta_1 = net.first.lambda_b + net.first.lambda_W * square
-    own = net.block.lambda_b + net.block.lambda_W * means.g
-    on_phi = np.append(beta2 * net.block.lambda_W * Psi[1:], net.last.lambda_W)
-    on_psi = np.concatenate([[theta_1], beta2 * own[:-1]])
-    by_xi = on_phi @ forward + on_psi @ back_xi
-    by_eta = on_psi @ back_eta
-
-    xi_xi, eta_xi = pairs.squares, weights @ pairs.mixed
-    eta_eta = weights @ pairs.slopes @ weights.T
-    variance = C_o**2 * forward[-1] @ xi_xi @ forward[-1]
-    with_kernel = C_o * (forward[-1] @ xi_xi @ by_xi + by_eta @ eta_xi @ forward[-1])
-    of_kernels = by_xi @ xi_xi @ by_xi + 2 * by_eta @ eta_xi @ by_xi + by_eta @ eta_eta @ by_eta
-
-    # Fields of two different outputs: no mean, and no response of the forward pass.
-    second = weights @ (pairs.slopes + np.outer(means.h, means.h)) @ weights.T
-    index = np.arange(M)
-    later = np.maximum(index[:, None], index)
-    crossed = alpha ** (2.0 * np.abs(index[:, None] - index)) * np.diag(second)[later]
-    different = by_eta @ crossed @ by_eta
-
-    Theta = net.last.lambda_b + net.last.lambda_W * means.g[-1] + on_psi @ Psi
-    four = lambda value: jnp.full((1, 1, 1, 1), value)
-    return ResidualCorrections(
-        K=jnp.full((1, 1), net.last.C_b + C_o * means.g[-1]),
-        Theta=jnp.full((1, 1), Theta),
-        V=four(variance),
-        D=four(with_kernel),
-        F=four(C_o**2 * on_psi @ _readout_fields(net, means, pairs)),
-        A=four(of_kernels),
-        B=four(different),
-        width=net.width,
-    )
-
-
-def _readout_fields(net: ResidualStack, means: _Means, pairs: _Pairs) -> Layers:
-    """N: mean squares of the backward field that starts from s s' instead of from the readout's weights."""
-    alpha, beta, C_W, M = net.alpha, net.beta, net.block.C_W, net.blocks + 1
-    # The weights that the field meets are those of the forward pass, which adds a multiple of s s'.
-    starts = np.zeros((M, M))
-    starts[-1, -1] = 1.0
-    met = beta * means.g_slope[-1]
-    N = np.zeros(M)
-    N[-1] = pairs.products[-1, -1]
-    for l in range(M - 2, -1, -1):
-        starts[l] = alpha * starts[l + 1]
-        starts[l, l] = beta * C_W * met
-        met *= alpha**2 + beta**2 * C_W * means.g_slope[l]
-        direct = lambda i: starts[i] @ pairs.products @ starts[i]
-        N[l] = direct(l) + alpha**2 * (N[l + 1] - direct(l + 1)) + beta**2 * C_W * means.h[l] * N[l + 1]
-    return N
-
-
-def _means(net: ResidualStack, square: float) -> _Means:
-    K = [net.first.C_b + net.first.C_W * square]
-    for _ in range(net.blocks):
-        g = float(layer_response(net.activation, jnp.asarray(K[-1])).g)
-        K.append(net.alpha**2 * K[-1] + net.beta**2 * (net.block.C_b + net.block.C_W * g))
-    variances = np.array(K)
-    g, g_slope, h = (np.asarray(part) for part in layer_response(net.activation, jnp.asarray(variances)))
-    # dh/dK = <(z^2/K - 1) s'^2> / 2K: no derivative of the slope, which may jump.
-    rule = plane_rule(np.ones(1))
-    z = np.sqrt(variances)[:, None] * rule.first
-    slope = np.asarray(evaluate(net.activation.function, jnp.asarray(z))[1])
-    h_slope = ((rule.first**2 - 1) * slope**2) @ rule.weights[0] / (2 * variances)
-    return _Means(variances, g, g_slope, h, h_slope)
-
-
-def _pairs(net: ResidualStack, means: _Means) -> _Pairs:
-    M, K = net.blocks + 1, means.K
-    later, earlier = np.tril_indices(M)
-    correlation = net.alpha ** (later - earlier) * np.sqrt(K[earlier] / K[later])
-    found = np.zeros((5, M, M))
-    for start in range(0, len(later), 64):
-        part = slice(start, start + 64)
-        rule = plane_rule(correlation[part])
-        z = np.sqrt(K[later[part]])[:, None] * rule.first
-        w = np.sqrt(K[earlier[part]])[:, None] * rule.second
-        (s, ds), (t, dt) = (
-            [np.asarray(each) for each in evaluate(net.activation.function, jnp.asarray(values))]
-            for values in (z, w)
+    def passed_on(self, layer: StreamLayer, dense: Hyperparameters) -> "_Edges":
+        """Through the neurons of a layer and the affine layer above them."""
+        M, C, lW = layer.averages.pair, dense.C_W, dense.lambda_W
+        by = Passing(
+            C * M[1, 1],
+            lW * M[1, 1] + C * layer.Theta * M[2, 2],
+            lW * M[2, 0] + C * layer.Theta * M[3, 1],
+            C * M[2, 0],
         )
-        products = ((s * t) ** 2, (ds * dt) ** 2, (ds * t) ** 2, (s * dt) ** 2, s * ds * t * dt)
-        found[:, later[part], earlier[part]] = [np.sum(rule.weights * p, axis=1) for p in products]
-    squares, slopes, late_slope, early_slope, both = found
-    mirror = lambda lower, upper: lower + np.triu(upper.T, 1)
-    return _Pairs(
-        squares=mirror(squares, squares) - np.outer(means.g, means.g),
-        slopes=mirror(slopes, slopes) - np.outer(means.h, means.h),
-        mixed=mirror(late_slope, early_slope) - np.outer(means.h, means.g),
-        products=mirror(both, both),
+        kernel = KernelEdges(self.kernel.E, self.kernel.A)
+        passed = kernel.passed_on(by)
+        return _Edges(
+            TangentEdges(passed.E, self.kernel.P, passed.A),
+            self.tangent.passed_on(by, kernel),
+            self.Lambda.passed_on(by),
+            by.m * self.slopes,
+        )
+
+    def of(self, layers: Int[np.ndarray, " pairs"]) -> "_Edges":
+        """Those of some layers."""
+        return jax.tree.map(lambda edge: edge[layers], self)
+
+
+def residual_corrections(net: ResidualStack, gram: Matrix, tolerance: float) -> ResidualCorrections:
+    """The tensors for inputs whose mean products are `gram`."""
+    n, M = len(gram), len(net.blocks) + 1
+    if n > 1 and M**2 * n**4 > MOST_AVERAGES:
+        most = max(int((MOST_AVERAGES / M**2) ** 0.25), 1)
+        raise ValueError(
+            f"x has {n} points; with {M - 1} blocks the tensors of a residual network are limited to {most}."
+        )
+    layers = stream_layers(net, gram, tolerance)
+    edges, kept = _edges(net, layers), memories(net)
+    V, D, F, A, B = (np.zeros((n,) * 4) for _ in range(5))
+    for pairs in layer_pairs(net, layers, tolerance):
+        later, earlier = (edges.of(index) for index in (pairs.later, pairs.earlier))
+        memory = kept[pairs.later, pairs.earlier][:, None, None]
+        Theta = memory * np.stack([layers[m].Theta for m in pairs.earlier])
+        connected = _connected(pairs, layers)
+        lambdas = _swap(_of_lambda(earlier.Lambda, _swap(_of_lambda(later.Lambda, pairs.products))))
+        slopes = later.slopes[..., None, None] * earlier.slopes[:, None, None] * pairs.slopes
+        # A pair of two layers stands for both orders.
+        twice = (pairs.later > pairs.earlier)[:, None, None, None, None]
+
+        def summed(first: PairTensors, second: PairTensors, twice=twice) -> Quadruple:
+            return np.sum(first + twice * _swap(second), axis=0)
+
+        signals = _covariance(later.kernel, earlier.kernel, connected)
+        tangents = _covariance(later.tangent, earlier.tangent, connected)
+        fields = lambdas * Theta[:, None, :, None, :]
+        outputs = slopes * Theta[:, :, None, :, None] * Theta[:, None, :, None, :]
+        V += summed(signals, signals)
+        D += summed(
+            _covariance(later.kernel, earlier.tangent, connected),
+            _covariance(later.tangent, earlier.kernel, connected),
+        )
+        F += summed(fields, fields)
+        A += summed(tangents, tangents)
+        B += summed(outputs, outputs)
+    top = layers[-1]
+    pair = top.averages.pair
+    K, Theta = recursion(net.last, pair[0, 0], pair[1, 1] * top.Theta)
+    return ResidualCorrections(*map(jnp.asarray, (K, Theta, V, D, F, A, B)), width=net.width)
+
+
+def _edges(net: ResidualStack, layers: list[StreamLayer]) -> _Edges:
+    """From every hidden layer to the outputs, the first axis being the layer."""
+    found = jax.tree.map(lambda edge: edge[:0], _Edges.above(layers[0], net.last))
+    for layer, block in zip(layers, (*net.blocks, ResidualBlock(0.0, 1.0, net.last)), strict=True):
+
+        def above(stream: Matrices, passed: Matrices, own: Matrices, block=block) -> Matrices:
+            moved = block.alpha**2 * stream + block.beta**2 * passed
+            return np.concatenate([moved, block.beta**2 * own])
+
+        by = (layer, block.dense)
+        found = jax.tree.map(above, found, found.passed_on(*by), _Edges.above(*by))
+    return found
+
+
+def _connected(pairs: LayerPairs, layers: list[StreamLayer]) -> LayerPairs:
+    """Without the products of the means."""
+    means = {
+        (order, name): np.stack([layers[l].averages.pair[order, order] for l in index])
+        for order in (0, 1)
+        for name, index in (("later", pairs.later), ("earlier", pairs.earlier))
+    }
+    outer = lambda k, l: means[k, "later"][..., None, None] * means[l, "earlier"][:, None, None]
+    return pairs._replace(
+        values=pairs.values - outer(0, 0),
+        slopes=pairs.slopes - outer(1, 1),
+        slopes_values=pairs.slopes_values - outer(1, 0),
+        values_slopes=pairs.values_slopes - outer(0, 1),
     )
+
+
+def _covariance(later: TangentEdges, earlier: TangentEdges, pairs: LayerPairs) -> PairTensors:
+    """Of what a neuron does to a kernel at the later, and to another one at the earlier layer."""
+    on_values = _folded(later, pairs.values, pairs.slopes_values)
+    on_slopes = _folded(later, pairs.values_slopes, pairs.slopes)
+    return _swap(_folded(earlier, _swap(on_values), _swap(on_slopes)))
+
+
+def _folded(edges: TangentEdges, values: PairTensors, slopes: PairTensors) -> PairTensors:
+    """s1 s2 E + s'1 s'2 P + s1^2 A + s2^2 A^T in the first two labels."""
+    E, P, A = (edge[..., None, None] for edge in edges)
+    squares = np.einsum("paacd->pacd", values)
+    return E * values + P * slopes + A * squares[:, :, None] + A.swapaxes(1, 2) * squares[:, None]
+
+
+def _of_lambda(edges: LambdaEdges, products: PairTensors) -> PairTensors:
+    """s1 s'3 E + (s s')3 A in the first two labels."""
+    E, A = (edge[..., None, None] for edge in edges)
+    return E * products + A * np.einsum("paacd->pacd", products)[:, None]
+
+
+def _swap(X: PairTensors) -> PairTensors:
+    """X_3412."""
+    return X.transpose(0, 3, 4, 1, 2)

@@ -19,14 +19,18 @@ from finitewidth.architecture import Activate, Dense, LayerNorm, Repeat, Residua
 from finitewidth.architecture.critical_point import layer_response
 from finitewidth.arrays import Elementwise
 from finitewidth.checks import check_positive, check_whole
-from finitewidth.statistics.corrections import corrections
 from finitewidth.statistics.inputs import ArrayLike, as_inputs
 from finitewidth.tuning.largest_step import largest_ntk_eigenvalue
 from finitewidth.tuning.parameter_groups import Optimizer, Scaling, group_rates
 from finitewidth.tuning.residual_code import Framework, Setting, program
+from finitewidth.tuning.residual_depth import ResidualDepth, residual_depth
 
 Norm = Literal["none", "pre", "post"]
 NORMS: tuple[str, ...] = ("none", "pre", "post")
+_UNKNOWN = (
+    "the expansion in 1/width is known for residual networks without a norm; monte_carlo_kernels measures "
+    "how much the NTK of others varies."
+)
 
 
 class BlockSignals(NamedTuple):
@@ -64,10 +68,11 @@ class ResidualTuning(eqx.Module):
         without data, for one training point.
     points
         Number of training points that `eta_max` is for.
-    fluctuation
-        V/(nK^2), the relative variance of the signal between networks; None behind a norm.
+    depth
+        How much networks differ between initialisations, and how many blocks this width has room for; None
+        behind a norm.
     verdict
-        What it means.
+        What that means.
     signals
         Signals and gradients with this advice, and with the frameworks' defaults and branches of scale one.
     """
@@ -85,7 +90,7 @@ class ResidualTuning(eqx.Module):
     reasons: Mapping[str, str] = eqx.field(static=True)
     eta_max: float = eqx.field(static=True)
     points: int = eqx.field(static=True)
-    fluctuation: float | None = eqx.field(static=True)
+    depth: ResidualDepth | None = eqx.field(static=True)
     verdict: str = eqx.field(static=True)
     signals: dict[str, BlockSignals]
 
@@ -157,7 +162,7 @@ class ResidualTuning(eqx.Module):
             "reasons": dict(self.reasons),
             "eta_max": self.eta_max,
             "points": self.points,
-            "fluctuation": self.fluctuation,
+            "depth": None if self.depth is None else self.depth.to_dict(),
             "verdict": self.verdict,
             "rates": self.rates(),
             "signals": {
@@ -227,13 +232,18 @@ def tune_residual(
     for name, variances in defaults.items():
         entering = variances[1] * square + (1 / (3 * n_in) if variances[0] else 0.0)
         signals[name] = block_signals(activation, norm, blocks, 1.0, variances, entering)
-    fluctuation, verdict = _fluctuation(net, norm, square, width)
+    depth = None
+    if norm == "none" and width > 1:
+        build = lambda number, scale: _with_readout(
+            _network(activation, number, width, norm, scale, n_out), float(readout_scale)
+        )
+        depth = residual_depth(build, blocks, branch_scale, width, square)
     return ResidualTuning(
         net=net, activation=activation, blocks=blocks, width=width, n_in=n_in, n_out=n_out, norm=norm,
         branch_scale=beta, C_b=C_b, C_W=C_W,
         reasons=_reasons(activation, norm, blocks, beta, branch_scale is not None, C_b, C_W),
-        eta_max=2 / largest_ntk_eigenvalue(net, inputs), points=len(inputs), fluctuation=fluctuation,
-        verdict=verdict, signals=signals,
+        eta_max=2 / largest_ntk_eigenvalue(net, inputs), points=len(inputs), depth=depth,
+        verdict=_UNKNOWN if depth is None else depth.verdict, signals=signals,
     )  # fmt: skip
 
 
@@ -320,18 +330,3 @@ def _reasons(
         f"as given, {beta:.4g}" if own else f"1/sqrt({blocks}): signal, gradients and NTK stay of order one"
     )
     return {"branch scale": f"{scale}; {with_one}", "initialisation": initialisation}
-
-
-def _fluctuation(net: Sequential, norm: Norm, square: float, width: int) -> tuple[float | None, str]:
-    if norm != "none" or width < 2:
-        return None, "the expansion in 1/width is known for residual networks without a norm."
-    tensors = corrections(net, np.full((1, 1), np.sqrt(square)))
-    value = tensors.V.item() / (width * tensors.K.item() ** 2)
-    if value < 0.2:
-        return value, "wide: networks differ little between initialisations, whatever the depth."
-    if value < 1:
-        return (
-            value,
-            "visible: networks differ between initialisations; widen the stream rather than cut blocks.",
-        )
-    return value, "too narrow: two draws differ by order one; widen the stream."

@@ -1,7 +1,8 @@
-r"""Residual networks drawn at random, with their tangent kernel for one input.
+r"""Residual networks drawn at random, with their tangent kernel at some inputs.
 
-With $D=\mathrm{diag}(\sigma'(z))$ a block $z\mapsto\alpha z+\beta(b+W\sigma(z))$ turns the kernel of its
-channels into $J H J^T+\beta^2(\lambda_b+\lambda_W\frac1n|\sigma|^2)$ with $J=\alpha+\beta WD$.
+With $D_a=\mathrm{diag}(\sigma'(z_a))$ a block $z\mapsto\alpha z+\beta(b+W\sigma(z))$ turns the kernel of its
+channels at inputs a and b into $J_aH_{ab}J_b^T+\beta^2(\lambda_b+\lambda_W\frac1n\sigma_a\cdot\sigma_b)$ with
+$J_a=\alpha+\beta WD_a$.
 """
 
 from functools import partial
@@ -23,54 +24,58 @@ class ResidualDraws(NamedTuple):
     Attributes
     ----------
     Phi
-        Mean of s^2 over the last hidden layer.
+        Mean of s_1 s_2 over the last hidden layer.
     H
         Mean NTK of one output.
     H_pairs
-        Mean square of the NTK between two different outputs.
+        Mean of H_12 H_34, both between the same two different outputs; the order of labels is 1, 3, 2, 4.
     ffH
-        Mean of f_1 f_2 H_12 for two different outputs.
+        Mean of f_1 f_2 H_34 for two different outputs, f_1 and label 3 belonging to the first; in the same
+        order.
     """
 
-    Phi: Float[np.ndarray, " draws"]
-    H: Float[np.ndarray, " draws"]
-    H_pairs: Float[np.ndarray, " draws"]
-    ffH: Float[np.ndarray, " draws"]
+    Phi: Float[np.ndarray, "draws p p"]
+    H: Float[np.ndarray, "draws p p"]
+    H_pairs: Float[np.ndarray, "draws p p p p"]
+    ffH: Float[np.ndarray, "draws p p p p"]
 
 
-def residual_draws(net: ResidualStack, square: float, width: int, draws: int, seed: int) -> ResidualDraws:
-    """Networks of a width at an input of mean square `square`."""
+def residual_draws(
+    net: ResidualStack, x: Float[np.ndarray, "p d"], width: int, draws: int, seed: int
+) -> ResidualDraws:
+    """Networks of a width at the inputs x."""
     rng = np.random.default_rng(seed)
-    batch = max(1, _NUMBERS_AT_ONCE // width**2)
-    parts = [_batch(net, square, width, min(batch, draws - start), rng) for start in range(0, draws, batch)]
+    batch = max(1, _NUMBERS_AT_ONCE // (width * len(x)) ** 2)
+    parts = [_batch(net, x, width, min(batch, draws - start), rng) for start in range(0, draws, batch)]
     return ResidualDraws(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def _batch(net: ResidualStack, square: float, n: int, draws: int, rng: np.random.Generator) -> tuple:
-    first, block, last = net.first, net.block, net.last
-    z = np.sqrt(first.C_b + first.C_W * square) * rng.standard_normal((draws, n))
-    H = np.broadcast_to((first.lambda_b + first.lambda_W * square) * np.eye(n), (draws, n, n))
+def _batch(net: ResidualStack, x: np.ndarray, n: int, draws: int, rng: np.random.Generator) -> tuple:
+    p, d = x.shape
+    normal = lambda *shape: rng.standard_normal((draws, *shape))
+    first, last = net.first, net.last
+    z = np.sqrt(first.C_W / d) * x @ normal(d, n) + np.sqrt(first.C_b) * normal(1, n)
+    gram = first.lambda_b + first.lambda_W * x @ x.T / d
+    H = np.broadcast_to(gram[:, :, None, None] * np.eye(n), (draws, p, p, n, n))
     s, slope = _neurons(net, z)
-    for _ in range(net.blocks):
-        W = np.sqrt(block.C_W / n) * rng.standard_normal((draws, n, n))
-        b = np.sqrt(block.C_b) * rng.standard_normal((draws, n))
-        J = net.beta * W * slope[:, None]
-        J[:, np.arange(n), np.arange(n)] += net.alpha
-        own = net.beta**2 * (block.lambda_b + block.lambda_W * np.mean(s**2, axis=1))
-        H = J @ H @ J.swapaxes(1, 2) + own[:, None, None] * np.eye(n)
-        z = net.alpha * z + net.beta * (b + np.einsum("dij,dj->di", W, s))
+    for block in net.blocks:
+        C_b, C_W, lambda_b, lambda_W = block.dense
+        W = np.sqrt(C_W / n) * normal(n, n)
+        J = block.beta * W[:, None] * slope[:, :, None]
+        J[..., np.arange(n), np.arange(n)] += block.alpha
+        own = block.beta**2 * (lambda_b + lambda_W * s @ s.swapaxes(1, 2) / n)
+        H = J[:, :, None] @ H @ J[:, None].swapaxes(3, 4) + own[..., None, None] * np.eye(n)
+        z = block.alpha * z + block.beta * (s @ W.swapaxes(1, 2) + np.sqrt(C_b) * normal(1, n))
         s, slope = _neurons(net, z)
     # Readout weights have variance C_W/n: every average over them is a trace.
-    Q = slope[:, :, None] * H * slope[:, None]
+    Q = slope[:, :, None, :, None] * H * slope[:, None, :, None]
     variance = last.C_W / n
-    Phi = np.mean(s**2, axis=1)
-    mean = last.lambda_b + last.lambda_W * Phi + variance * np.einsum("dii->d", Q)
-    return (
-        Phi,
-        mean,
-        variance**2 * np.sum(Q**2, axis=(1, 2)),
-        variance**2 * np.einsum("di,dij,dj->d", s, Q, s),
-    )
+    Phi = s @ s.swapaxes(1, 2) / n
+    mean = last.lambda_b + last.lambda_W * Phi + variance * np.einsum("sabii->sab", Q)
+    flat = Q.reshape(draws, p * p, n * n)
+    pairs = (flat @ flat.swapaxes(1, 2)).reshape(draws, p, p, p, p)
+    fields = np.einsum("sai,scdij,sbj->sacbd", s, Q, s, optimize=True)
+    return Phi, mean, variance**2 * np.einsum("sabcd->sacbd", pairs), variance**2 * fields
 
 
 def _neurons(net: ResidualStack, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -71,10 +71,12 @@ class Residual:
 
 
 def _tensors(net: ResidualStack, n: int, draws: int, seed: int) -> Measurement:
-    found = residual_draws(net, 1.0, n, draws, seed)
+    Phi, H, H_pairs, ffH = (
+        found.ravel() for found in residual_draws(net, input_of_size(1.0), n, draws, seed)
+    )
     C = net.last.C_W
-    Phi, H = found.Phi - found.Phi.mean(), found.H - found.H.mean()
-    moments = np.stack([Phi, H, Phi**2, Phi * H, H**2, found.H_pairs, found.ffH], axis=1)
+    Phi, H = Phi - Phi.mean(), H - H.mean()
+    moments = np.stack([Phi, H, Phi**2, Phi * H, H**2, H_pairs, ffH], axis=1)
     functions = {
         "V": lambda m: n * C**2 * (m[2] - m[0] ** 2),
         "D": lambda m: n * C * (m[3] - m[0] * m[1]),
