@@ -16,11 +16,11 @@ import time
 import warnings
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
 from finitewidth.data import built_in
+from finitewidth.estimate import sample_mean
 from finitewidth.prediction import TrainedDistribution, choose_ridge
 
 WIDE = 65_536  # coefficients of 1/width do not depend on it
@@ -70,24 +70,46 @@ def predictions(data, ridge, width, neurons, expansion):
     return found
 
 
-def compared(law, own_error, infinite, measured):
-    """Slope with its error, part left, and measured over predicted spread with its error."""
-    shift = np.asarray(measured.mean - infinite.mean)[:, 0]
-    error = np.asarray(measured.correction.mean_error)[:, 0]
+def along(pairs, direction, start):
+    """Shift of the trained mean from `start` along a vector over test points, and its standard error."""
+    moved = sample_mean((pairs.outputs - pairs.linear).mean(axis=1)[..., 0] @ direction)
+    still = sample_mean((pairs.linear_draws.mean(axis=1)[..., 0] - start) @ direction)
+    return float(moved.value + still.value), float(np.hypot(moved.sem, still.sem))
+
+
+def mean_variance(pairs, start):
+    """Variance of trained outputs, averaged over test points, with its standard error.
+
+    Squares are taken about infinite width's mean, and the square of the shift is taken off without its noise.
+    """
+    squares = lambda outputs: np.mean((outputs[..., 0] - start) ** 2, axis=(1, 2))
+    moved = sample_mean(squares(pairs.outputs) - squares(pairs.linear))
+    still = sample_mean(squares(pairs.linear_draws))
+    shift = np.mean((pairs.mean.value[:, 0] - start) ** 2 - pairs.mean.sem[:, 0] ** 2)
+    return float(moved.value + still.value - shift), float(np.hypot(moved.sem, still.sem))
+
+
+def compared(law, own_error, infinite, pairs):
+    """Slope with its error, part left, and measured over predicted spread with its error.
+
+    The slope's error is of the networks: each of them gives one slope, so that outputs of one network may
+    move together.
+    """
+    start = np.asarray(infinite.mean)[:, 0]
+    shift, error = pairs.mean.value[:, 0] - start, pairs.mean.sem[:, 0]
     noise = np.mean(error**2)
     size = max(np.mean(shift**2) - noise, 0.0)
-    predicted = np.asarray(law.mean - infinite.mean)[:, 0]
+    predicted = np.asarray(law.mean)[:, 0] - start
     left = np.mean((shift - predicted) ** 2) - noise - np.mean(np.asarray(own_error) ** 2)
     slope = (np.nan, np.nan)
     if np.any(predicted):
-        norm = predicted @ predicted
-        # Outputs of one network move together: this is the largest error that the points' errors allow.
-        slope = (shift @ predicted / norm, np.abs(predicted) @ error / norm)
+        # A method's own noise makes its prediction longer, and every slope on it too small.
+        squared = predicted @ predicted - np.sum(np.broadcast_to(own_error, law.mean.shape) ** 2)
+        slope = tuple(number / squared for number in along(pairs, predicted, start))
     part = np.sqrt(max(left, 0.0) / size) if size > 0 else np.nan
-    variance = jnp.diag(measured.covariance)
-    spread = np.sqrt(np.mean(variance) / np.mean(law.std**2))
-    spread_error = spread * np.mean(jnp.diag(measured.correction.covariance_error)) / (2 * np.mean(variance))
-    return (*slope, part, spread, spread_error)
+    variance, variance_error = mean_variance(pairs, start)
+    spread = np.sqrt(variance / np.mean(law.std**2))
+    return (*slope, part, spread, spread * variance_error / (2 * variance))
 
 
 def main():
@@ -118,15 +140,15 @@ def main():
                 laws = predictions(data, ridge, width, asked.neurons, expansion)
                 method = fw.TrainedNetworks(asked.networks, jax.random.key(asked.seed + 1))
                 begin = time.perf_counter()
-                measured = fw.predict(problem_of(width, data), ridge=ridge, method=method)
-                print(f"  networks: {time.perf_counter() - begin:.0f} s")
                 infinite = expansion[0]
+                pairs = method.pairs(problem_of(width, data), fw.GradientDescent(), infinite, ridge=ridge)
+                print(f"  networks: {time.perf_counter() - begin:.0f} s")
                 size = np.sqrt(np.mean(infinite.mean**2))
-                error = np.sqrt(np.mean(measured.correction.mean_error**2)) / size
-                shift = np.sqrt(np.mean(measured.correction.mean**2)) / size
+                error = np.sqrt(np.mean(pairs.mean.sem**2)) / size
+                shift = np.sqrt(np.mean((pairs.mean.value - infinite.mean) ** 2)) / size
                 print(f"  measured shift / mean {shift:.4f}, its standard error {error:.4f}")
                 for name, (law, own_error) in laws.items():
-                    slope, sem, left, spread, spread_error = compared(law, own_error, infinite, measured)
+                    slope, sem, left, spread, spread_error = compared(law, own_error, infinite, pairs)
                     print(
                         f"  {name:10s} slope {slope:6.3f}({sem:.3f})  left {left:.2f}  "
                         f"spread {spread:.3f}({spread_error:.3f})",

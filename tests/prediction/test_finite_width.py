@@ -75,18 +75,26 @@ SAMPLED = [
     ("tanh", (40, 60), 2, fw.GradientDescent(steps=6), 0.0),
     ("gelu", (40, 80, 60), 1, fw.GradientFlow(), 0.0),
     ("gelu", (60, 40), 2, fw.DirectOptimization(), 0.3),
+    ("tanh", (40, 60), 2, fw.GradientDescent(steps=6), 0.3),
+    ("elu", (40, 60), 2, fw.GradientDescent(), 0.0),
 ]
 
 
 @pytest.mark.parametrize(("activation", "hidden", "out", "algorithm", "ridge"), SAMPLED)
-def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algorithm, ridge):
+def test_sampled_neurons_agree_with_dense_tensors(request, activation, hidden, out, algorithm, ridge):
     x, y = six_points(out)
+    if activation == "elu":
+        # Millions of directions for the dense tensors.
+        request.getfixturevalue("optimised")
+        x = x[:5]
     net = fw.MLP(hidden, activation, 0.2, 1.3, [0.3] + [0.1] * len(hidden), [0.8] + [1.0] * len(hidden), out)
     tensors, kernels = corrections(net, x, tolerance=1e-5), layer_kernels(net, x)
     modes = TrainingModes.of(kernels.K, kernels.Theta, y, algorithm, ridge)
     exact = dense_mean(tensors, modes)
     sampling = Sampling.of(kernels, modes, jnp.float32)
-    sampled = sampled_mean(sampling, Aim(0.02, 80_000), np.random.default_rng(3))
+    # The parts of a third derivative by parts are a quarter of the ddNTK and less.
+    aim = Aim(0.003, 2_000_000) if activation == "elu" else Aim(0.02, 80_000)
+    sampled = sampled_mean(sampling, aim, np.random.default_rng(3))
     assert_close(sampled.origins.mean_ntk, exact.mean_ntk, TENSORS, scale=np.abs(exact.total).max())
     for name in ("ntk_fluctuations", "dntk", "ddntk"):
         error = getattr(sampled.origins, name) - getattr(exact, name)
@@ -100,10 +108,12 @@ def test_sampled_neurons_agree_with_dense_tensors(activation, hidden, out, algor
     assert error < 0.05 * noise
 
 
-@pytest.mark.parametrize("hidden", [(40, 60), (40, 80, 60)])
-def test_mean_shifts_are_those_of_the_dense_recursion(hidden):
+@pytest.mark.parametrize(
+    ("activation", "hidden"), [("gelu", (40, 60)), ("gelu", (40, 80, 60)), ("elu", (40, 80, 60))]
+)
+def test_mean_shifts_are_those_of_the_dense_recursion(activation, hidden):
     x, _ = six_points()
-    net = fw.MLP(hidden, "gelu", 0.2, 1.3, 0.3, 0.8)
+    net = fw.MLP(hidden, activation, 0.2, 1.3, 0.3, 0.8)
     tensors, shifts = corrections(net, x[:4]), mean_shifts(layer_kernels(net, x[:4]))
     assert_close(shifts.G1, tensors.G1, TENSORS)
     assert_close(shifts.H1, tensors.H1, TENSORS)
@@ -204,7 +214,6 @@ def test_a_narrow_network_is_warned_of():
         ({"order": 2}, "order must be 0"),
         ({"net": fw.MLP((64,), "relu")}, 'cross it or are held at it; use order="1/2"'),
         ({"net": fw.MLP((64,), "selu", 0.1, 1.0)}, 'use order="1/2"'),
-        ({"net": fw.MLP((64,), "elu", 0.1, 1.0), "method": fw.SampledNeurons()}, "point mass"),
         ({"net": fw.MLP((64, 1), "tanh")}, "layer of width 1"),
         ({"net": fw.MLP((), "tanh")}, "no hidden layer"),
         ({"net": fw.MLP((64,), "tanh", parametrisation="mup")}, "'ntk' only"),

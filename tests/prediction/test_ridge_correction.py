@@ -96,10 +96,16 @@ def test_sampled_neurons_have_the_reference_coefficients(reference):
         assert np.abs(expected / error).max() > RESOLVED
 
 
-def test_sampled_neurons_refuse_training_that_stops_with_a_ridge():
-    x = np.random.default_rng(0).normal(size=(15, 2))
-    with pytest.raises(ValueError, match=r"with a ridge, here 0\.5, at its end only"):
-        fw.predict(fw.MLP((64,), "tanh"), x[:9], x[:9, 0], x[9:], fw.GradientFlow(1.0), order=1, ridge=0.5)
+def test_sampled_neurons_take_training_that_stops_with_a_ridge():
+    """The same law as that of the dense tensors, which a method may be asked for at any number of points."""
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    problem = (fw.MLP((640,), "tanh"), x[:4], x[:4, 0], x[4:], fw.GradientFlow(1.5))
+    dense = fw.predict(*problem, order=1, ridge=0.5)
+    law = fw.predict(*problem, order=1, ridge=0.5, method=fw.SampledNeurons(0.05, covariance_error=0.1))
+    off = np.abs(np.asarray(law.mean_correction - dense.mean_correction))
+    assert (off < Z_LIMIT * np.asarray(law.mean_correction_error)).all()
+    off = np.abs(np.asarray(law.covariance_correction - dense.covariance_correction))
+    assert (off < Z_LIMIT * np.asarray(law.covariance_correction_error)).all()
 
 
 def test_the_path_does_not_matter(reference):

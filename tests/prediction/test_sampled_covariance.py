@@ -35,6 +35,8 @@ CASES = [
     ("tanh", (40, 60), 2, fw.GradientDescent(steps=6), 0.0),
     ("gelu", (40, 80, 60), 1, fw.GradientDescent(0.2), 0.0),
     ("gelu", (60, 40), 2, fw.GradientDescent(), 0.4),
+    ("tanh", (60, 40), 2, fw.GradientFlow(1.5), 0.4),
+    ("tanh", (64,), 1, fw.GradientDescent(0.3, 4), 0.5),
 ]
 
 

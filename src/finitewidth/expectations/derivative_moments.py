@@ -11,12 +11,13 @@ $M_{kl}[a,b]=\langle\sigma^{(k)}_a\sigma^{(l)}_b\rangle$.
 
 import functools
 import warnings
+from abc import ABC, abstractmethod
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from finitewidth.arrays import Elementwise
 from finitewidth.derivatives import value_and_derivatives
@@ -44,32 +45,33 @@ def is_smooth(function: Elementwise) -> bool:
 tower = functools.partial(jax.jit, static_argnums=(0, 2))(value_and_derivatives)
 
 
-class DerivativeMoments:
+class NeuronMoments(ABC):
     """Averages over one layer's neurons, each computed when first asked for.
 
     Parameters
     ----------
     function
-        The activation, smooth.
+        The activation.
     K
         Covariance of the preactivations, (points, points), with a positive diagonal.
     tolerance
         Bound on what the truncated series leaves out, relative to the two factors' root mean squares.
+    highest
+        The highest derivative that is evaluated at the nodes.
+    more
+        How many coefficients of a factor are computed beyond the terms of the series.
     """
 
     def __init__(
-        self,
-        function: Elementwise,
-        K: Float[np.ndarray, "p p"],
-        tolerance: float = 1e-10,
-        highest: int = HIGHEST_DERIVATIVE,
+        self, function: Elementwise, K: Float[np.ndarray, "p p"], tolerance: float, highest: int, more: int
     ):
         self._std = np.sqrt(np.diag(K))
         self._rho = np.clip(K / np.outer(self._std, self._std), -1.0, 1.0)
         self._function, self._highest = function, highest
         self._terms = self._terms_needed(tolerance)
-        self._weights = gaussian_rule(self._terms).weights
-        self._derivatives = self._at_nodes(self._std, self._terms)
+        self._known = self._terms + more
+        self._weights = gaussian_rule(self._known).weights
+        self._derivatives = self._at_nodes(self._std, self._known)
         self._coefficients: dict[Factor, np.ndarray] = {}
         self._averages: dict[tuple[Factor, Factor], np.ndarray] = {}
 
@@ -79,10 +81,28 @@ class DerivativeMoments:
         if (columns, rows) in self._averages:
             return self._averages[columns, rows].T
         if (rows, columns) not in self._averages:
-            average = np.array(_mehler(self._hermite(rows), self._hermite(columns), self._rho))
-            np.fill_diagonal(average, (self._product(rows) * self._product(columns)) @ self._weights)
-            self._averages[rows, columns] = average
+            self._averages[rows, columns] = self._computed(rows, columns)
         return self._averages[rows, columns]
+
+    def _computed(self, rows: Factor, columns: Factor) -> Float[np.ndarray, "p p"]:
+        own = self._own((*rows, *columns))
+        if not (rows and columns):
+            return np.broadcast_to(own if not rows else own[:, None], self._rho.shape)
+        average = np.array(_mehler(self._series(rows), self._series(columns), self._rho))
+        return np.where(self._same_point, own[:, None], average)
+
+    @property
+    @abstractmethod
+    def _same_point(self) -> Bool[np.ndarray, "p p"]:
+        """Pairs whose two factors are at one point."""
+
+    @abstractmethod
+    def _own(self, factor: Factor) -> Float[np.ndarray, " p"]:
+        """Average of all factors at one point."""
+
+    @abstractmethod
+    def _series(self, factor: Factor) -> Float[np.ndarray, "p terms"]:
+        """Hermite coefficients of the factors of one point."""
 
     def pair(self, k: int, l: int) -> Float[np.ndarray, "p p"]:
         """M_kl: derivative k at the row point, derivative l at the column point."""
@@ -98,9 +118,9 @@ class DerivativeMoments:
             value = value * self._derivatives[order]
         return value
 
-    def _hermite(self, factor: Factor) -> Float[np.ndarray, "p terms"]:
+    def _hermite(self, factor: Factor) -> Float[np.ndarray, "p known"]:
         if factor not in self._coefficients:
-            self._coefficients[factor] = self._product(factor) @ hermite_projector(self._terms)
+            self._coefficients[factor] = self._product(factor) @ hermite_projector(self._known)
         return self._coefficients[factor]
 
     def _at_nodes(self, std: Float[np.ndarray, " n"], terms: int) -> list[Float[np.ndarray, "n nodes"]]:
@@ -113,8 +133,7 @@ class DerivativeMoments:
         By Parseval's identity the squares of the coefficients left out add up to what is missing from
         <f^2>, and each term of the tail carries a power of the largest correlation of different points.
         """
-        off = np.abs(self._rho - np.diag(np.diag(self._rho)))
-        largest = float(off.max(initial=0.0))
+        largest = float(np.abs(np.where(self._same_point, 0.0, self._rho)).max(initial=0.0))
         std = np.quantile(self._std, [0.0, 0.5, 1.0])
         missing = np.inf
         for terms in _LADDER:
@@ -132,9 +151,32 @@ class DerivativeMoments:
             f"preactivation variances reach {self._std.max() ** 2:.3g} and correlations {largest:.6g}, where "
             f"{_LADDER[-1]} Hermite terms leave out {missing:.1e} of an average of derivatives (asked for: "
             f"{tolerance:.1e}); standardise the inputs, lower C_b and C_W, or use a smoother activation.",
-            stacklevel=3,
+            stacklevel=4,
         )
         return _LADDER[-1]
+
+
+class DerivativeMoments(NeuronMoments):
+    """Averages of a smooth activation; parameters as above."""
+
+    def __init__(
+        self,
+        function: Elementwise,
+        K: Float[np.ndarray, "p p"],
+        tolerance: float = 1e-10,
+        highest: int = HIGHEST_DERIVATIVE,
+    ):
+        super().__init__(function, K, tolerance, highest, more=0)
+
+    @property
+    def _same_point(self):
+        return np.eye(len(self._std), dtype=bool)
+
+    def _own(self, factor):
+        return self._product(factor) @ self._weights
+
+    def _series(self, factor):
+        return self._hermite(factor)
 
 
 @jax.jit

@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from finitewidth.architecture import Hyperparameters, Layer, dense_stack
 from finitewidth.arrays import Elementwise
-from finitewidth.expectations.derivative_moments import DerivativeMoments
+from finitewidth.expectations.bent_moments import neuron_moments
+from finitewidth.expectations.derivative_moments import NeuronMoments
 from finitewidth.statistics.rules.dense import recursion
 
 
@@ -19,7 +20,7 @@ class HiddenLayer(NamedTuple):
 
     K: Float[np.ndarray, "p p"]
     Theta: Float[np.ndarray, "p p"]
-    averages: DerivativeMoments
+    averages: NeuronMoments
     above: Hyperparameters
     width: int
     ratio: float
@@ -42,7 +43,7 @@ def layer_kernels(net: Layer, x: Float[np.ndarray, "p d"], tolerance: float = 1e
     K, Theta = recursion(first, gram, np.zeros_like(gram))
     hidden = []
     for l, above in enumerate(rest):
-        averages = DerivativeMoments(net.activation.function, K, tolerance)
+        averages = neuron_moments(net.activation.function, K, tolerance)
         ratio = net.hidden[l] / net.hidden[l - 1] if l else 0.0
         hidden.append(HiddenLayer(K, Theta, averages, above, net.hidden[l], ratio))
         K, Theta = recursion(above, averages.pair(0, 0), averages.pair(1, 1) * Theta)

@@ -41,9 +41,9 @@ class Passing(NamedTuple):
         return cls(C * M(1, 1), chi, lW * M(2, 0) + C * layer.Theta * M(3, 1), C * M(2, 0))
 
 
-def _own(edge: Matrix) -> Float[AnyArray, "p 1"]:
+def _own(edge: Float[AnyArray, "*sources p p"]) -> Float[AnyArray, "*sources p 1"]:
     """Entries of two equal labels, for the first label."""
-    return np.diag(edge)[:, None]
+    return edge.diagonal(axis1=-2, axis2=-1)[..., None]
 
 
 class KernelEdges(NamedTuple):
@@ -79,7 +79,7 @@ class LambdaEdges(NamedTuple):
     A: Any
 
     def passed_on(self, by: Passing) -> "LambdaEdges":
-        return LambdaEdges(by.m * self.E, by.m * self.A + (by.bend * _own(self.E + self.A)).T)
+        return LambdaEdges(by.m * self.E, by.m * self.A + (by.bend * _own(self.E + self.A)).mT)
 
 
 class PsiEdges(NamedTuple):

@@ -64,8 +64,28 @@ class TrainedNetworks(Method):
         ridge: float = 0.0,
         progress: Progress | None = None,
     ) -> Correction:
+        pairs = self.pairs(problem, algorithm, infinite, ridge=ridge)
+        covariance = _covariance(pairs, np.asarray(infinite.mean, dtype=float))
+        as_array = lambda a: jnp.asarray(a, infinite.mean.dtype)
+        return Correction(
+            mean=as_array(pairs.mean.value) - infinite.mean,
+            mean_error=as_array(pairs.mean.sem),
+            covariance=as_array(covariance.value) - infinite.covariance,
+            covariance_error=as_array(covariance.sem),
+            samples=self.networks,
+        )
+
+    def pairs(
+        self,
+        problem: TrainingProblem,
+        algorithm: SpectralAlgorithm,
+        infinite: TrainedDistribution,
+        *,
+        ridge: float = 0.0,
+    ) -> PairedEnsemble:
+        """The trained networks themselves, with their partners: errors of whatever is computed from them."""
         descent = self._descent(problem, algorithm, infinite, ridge)
-        pairs = paired_ensemble(
+        return paired_ensemble(
             with_outputs(problem.net, problem.y.shape[1], problem.x_train.shape[1:]),
             self.key,
             self.networks // 2,
@@ -75,15 +95,6 @@ class TrainedNetworks(Method):
             steps=int(descent.steps),
             learning_rate=float(descent.eta),
             ridge=ridge,
-        )
-        covariance = _covariance(pairs, np.asarray(infinite.mean, dtype=float))
-        as_array = lambda a: jnp.asarray(a, infinite.mean.dtype)
-        return Correction(
-            mean=as_array(pairs.mean.value) - infinite.mean,
-            mean_error=as_array(pairs.mean.sem),
-            covariance=as_array(covariance.value) - infinite.covariance,
-            covariance_error=as_array(covariance.sem),
-            samples=self.networks,
         )
 
     def _descent(

@@ -78,7 +78,7 @@ class Expansion(NamedTuple):
             # The end of training with a ridge is one point, whatever the path to it.
             resolved.clock()
         if algorithm.converged and ridge == 0:
-            problem.refuse_duplicates("the training NTK", problem.train.ntk)
+            problem.refuse_duplicates()
         x = np.concatenate([problem.x_train, problem.x_test]).astype(float)
         return cls(net, x, np.asarray(problem.y, dtype=float))
 

@@ -154,8 +154,7 @@ def second_change(n: Neuron, signs: Signs, weights: SecondWeights, legs: tuple[L
     """The ddNTK with three residual legs."""
     block = SecondChange.of(n, signs)
     a, b, g = block.prepared(legs)
-    first = a.pi.own * b.th.summed * g.th.summed + b.pi.own * a.th.summed * g.th.summed
-    value = weights.I_D * (first + g.pi.own * a.th.summed * b.th.summed)
+    value = weights.I_D * (block.R(a, b, g) + block.R(b, a, g) + block.R(g, a, b))
     value = value + weights.I_a * block.I_a(a, b, g)
     value = value + weights.J_D * block.J(a, b, g)
     value = value + weights.J_s * block.J(b, a, g)
@@ -167,17 +166,23 @@ def second_change_of_equal_legs(n: Neuron, signs: Signs, leg: Legs) -> Rows:
     r"""$\frac16I_D+\frac12I_a+J_s+J_b$ on three equal legs, where J_D, J_s and J_a are the same."""
     block = SecondChange.of(n, signs)
     (e,) = block.prepared((leg,))
-    value = (e.pi.own * e.th.summed**2 + block.I_a(e, e, e)) / 2
+    value = (block.R(e, e, e) + block.I_a(e, e, e)) / 2
     return value + block.J(e, e, e) + block.J_b(e, e, e)
 
 
 class PreparedLeg(NamedTuple):
-    """A leg as it is, and behind s' zeta Theta, Pi and Psi."""
+    """A leg as it is, and behind s' zeta Theta, Pi and Psi.
+
+    With a third derivative by parts also behind its share of Pi, `third`, and behind the share of Theta whose
+    slope is differentiated in its place, `moved`.
+    """
 
     leg: Legs
     th: Legs
     pi: Legs
     psi: Legs
+    third: Legs | None
+    moved: Legs | None
 
 
 class SecondChange(NamedTuple):
@@ -199,14 +204,36 @@ class SecondChange(NamedTuple):
         n = self.neuron
         th = of_legs(lambda v: n.theta(n.cut(self.q) * v), legs)
         pi, psi = (of_legs(lambda v, terms=terms: n.onto(terms, v), legs) for terms in (n.pi, n.psi))
-        return [PreparedLeg(*parts) for parts in zip(legs, th, pi, psi, strict=True)]
+        third, moved = [None] * len(legs), [None] * len(legs)
+        by_parts = n.at.by_parts
+        if by_parts is not None:
+            edge = by_parts.Theta[:, : n.at.train]
+            third = of_legs(lambda v: n.onto(n.third, v), legs)
+            moved = of_legs(lambda v: (n.cut(self.bent) * v) @ edge.T, legs)
+        return [PreparedLeg(*parts) for parts in zip(legs, th, pi, psi, third, moved, strict=True)]
+
+    def R(self, a: PreparedLeg, b: PreparedLeg, g: PreparedLeg) -> Rows:
+        """R_Dabc."""
+        value = a.pi.own * b.th.summed * g.th.summed
+        if a.third is None or b.moved is None or g.moved is None:
+            return value
+        return value + a.third.own * (b.moved.summed * g.th.summed + b.th.summed * g.moved.summed)
 
     def I_a(self, a: PreparedLeg, b: PreparedLeg, g: PreparedLeg) -> Rows:
         """I_aDbc: R in its three arrangements."""
         n, cut = self.neuron, self.neuron.cut
         value = n.back(n.pi, a.leg.own * cut(b.th.summed * g.th.summed))
         crossed = g.pi.summed * b.th.own + b.pi.summed * g.th.own
-        return value + self.q * n.theta(a.leg.summed * cut(crossed))
+        value = value + self.q * n.theta(a.leg.summed * cut(crossed))
+        by_parts = n.at.by_parts
+        if by_parts is None or b.third is None or g.third is None or b.moved is None or g.moved is None:
+            return value
+        bends = b.moved.summed * g.th.summed + b.th.summed * g.moved.summed
+        value = value + n.back(n.third, a.leg.own * cut(bends))
+        crossed = g.third.summed * b.moved.own + b.third.summed * g.moved.own
+        value = value + self.q * n.theta(a.leg.summed * cut(crossed))
+        last = g.third.summed * b.th.own + b.third.summed * g.th.own
+        return value + self.bent * ((a.leg.summed * cut(last)) @ by_parts.Theta[: n.at.train])
 
     def J(self, a: PreparedLeg, b: PreparedLeg, g: PreparedLeg) -> Rows:
         """J_Dabc: S, T and U."""

@@ -7,7 +7,7 @@ ridge at the end of training leaves no time to sum over.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -26,14 +26,7 @@ from finitewidth.prediction.finite_width.sampled.contractions import (
     second_change_of_equal_legs,
 )
 from finitewidth.prediction.finite_width.sampled.neuron import Neuron, Rows, Signs
-from finitewidth.prediction.finite_width.sampled.time_nodes import (
-    ONCE,
-    Pairs,
-    Parts,
-    Times,
-    TimeStrata,
-    time_strata,
-)
+from finitewidth.prediction.finite_width.sampled.time_nodes import Times, TimeStrata
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 
 _GONE = -690.0
@@ -111,10 +104,15 @@ class Decay(eqx.Module):
     def unlearnt(self, on_modes: Rows, times: Times) -> Rows:
         """What the rest of training spends on a source on the training set."""
 
+    @abstractmethod
+    def kept(self, times: Times) -> Rows | float:
+        """What the rest of training leaves of a source itself."""
+
     def delivered(self, value: Rows, times: Times) -> Float[Array, "rows out test"]:
         """What a source makes of the trained outputs: on the training set it is unlearnt."""
         train = len(self.U)
-        return value[..., train:] - self.unlearnt(value[..., :train] @ self.U, times) @ self.reach.T
+        direct = self.kept(times) * value[..., train:]
+        return direct - self.unlearnt(value[..., :train] @ self.U, times) @ self.reach.T
 
     def legs(self, factor: Rows, residual: Rows, mixed: Rows) -> Legs:
         own = (factor * residual) @ self.U.T
@@ -131,6 +129,9 @@ class Ended(Decay):
     def learning(self, time, odd):
         return jnp.broadcast_to(1 / self.t, (*time.shape[:2], len(self.t)))
 
+    def kept(self, times):
+        return 1.0
+
     def unlearnt(self, on_modes, times):
         return on_modes / self.t
 
@@ -146,8 +147,13 @@ class HeldToTheStart(Ended):
 
 
 class ByTimes(Decay):
-    """Weights that are sums over time: a sample is one term of one of them."""
+    """Weights that are sums over time: a sample is one term of one of them.
 
+    `first_enters` and `second_enters` say how often each arrangement enters with each sum.
+    """
+
+    first_enters: ClassVar[dict[str, tuple[float, ...]]] = {**FIRST_CHANGE}
+    second_enters: ClassVar[dict[str, tuple[float, ...]]] = {**SECOND_CHANGE}
     powers: Powers
 
     @abstractmethod
@@ -160,12 +166,12 @@ class ByTimes(Decay):
 
     def first_weights(self, times):
         pair = self.pair(times)
-        enter = _chosen(times.part, [FIRST_CHANGE[name] for name in pair])
+        enter = _chosen(times.part, [self.first_enters[name] for name in pair])
         return FirstWeights(*enter, *_chosen(times.part, list(pair.values())))
 
     def second_change(self, neuron, signs, times, residual, mixed):
         triple = self.triple(times)
-        enter = _chosen(times.part, [SECOND_CHANGE[name] for name in triple])
+        enter = _chosen(times.part, [self.second_enters[name] for name in triple])
         factors = _chosen(times.part, list(triple.values()))
         a, b, g = (self.legs(factor, residual, mixed) for factor in factors)
         return second_change(neuron, signs, SecondWeights(*enter), (a, b, g))
@@ -202,7 +208,7 @@ class EndOfDescent(ByTimes, Ended):
 
 
 class Stopped(ByTimes):
-    """Training that stops at `end`; where a weight needs two times, the earlier one comes first."""
+    """Training that stops at `end`; where two times are needed, the earlier one comes first."""
 
     end: Float[Array, ""]
 
@@ -217,8 +223,19 @@ class Stopped(ByTimes):
     def learning(self, time, odd):
         return self.powers.eta * self.powers.left(time, odd)
 
+    def rest(self, times: Times) -> Rows:
+        """Steps, or time, that are left after a source has been made."""
+        return self.end - times.late if self.powers.flow else self.end - 1 - times.late
+
+
+class StoppedFree(Stopped):
+    """Training that stops, without a ridge."""
+
+    def kept(self, times):
+        return 1.0
+
     def unlearnt(self, on_modes, times):
-        rest = self.end - times.late if self.powers.flow else self.end - 1 - times.late
+        rest = self.rest(times)
         return self.powers.spent(rest, jnp.mod(rest, 2)) * on_modes
 
     def pair(self, times):
@@ -257,30 +274,3 @@ class TrainingTimes(NamedTuple):
     squares: TimeStrata
     first: TimeStrata
     second: TimeStrata
-
-
-def decay_of(modes: TrainingModes, dtype) -> tuple[Decay, TrainingTimes]:
-    """How the residuals of a training problem decay, and its times."""
-    train, ended = modes.train, modes.algorithm.converged
-    values, vectors = np.linalg.eigh(modes.Kt)
-    root = vectors * np.sqrt(np.maximum(values, 0))
-    reach = modes.Theta_modes[train:]
-    arrays = [jnp.asarray(a, dtype) for a in (modes.U, modes.t, modes.Y.T[None], root, reach)]
-    if modes.ridge > 0 and not ended:
-        raise ValueError(
-            f"sampled neurons describe training with a ridge, here {modes.ridge:g}, at its end only: train "
-            "to the end, without a number of steps or a time, or use DenseTensors() for a few points."
-        )
-    if modes.ridge > 0:
-        return HeldToTheStart(*arrays), TrainingTimes(*(ONCE,) * 5)
-    powers, clock = Powers.of(modes, dtype), modes.algorithm.clock()
-    single = time_strata(modes.t, modes.algorithm, nested=False)
-    if ended:
-        kind, weights = (EndOfFlow, 1) if clock.continuous else (EndOfDescent, 2)
-        changes = Parts((single,) * weights), Parts((single,) * weights**2)
-        return kind(*arrays, powers=powers), TrainingTimes(ONCE, ONCE, ONCE, *changes)
-    nested = time_strata(modes.t, modes.algorithm, nested=True)
-    first = Parts((single,) if clock.continuous else (single, single))
-    second = Parts((nested,) if clock.continuous else (single, single, nested, nested))
-    stopped = Stopped(*arrays, powers=powers, end=jnp.asarray(clock.end, dtype))
-    return stopped, TrainingTimes(single, nested, Pairs(single), first, second)

@@ -6,10 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from finitewidth.activations import Activation
 from finitewidth.checks import check_key, is_number, plain
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.expectations.derivative_moments import is_smooth
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.coefficients import Coefficients, Expansion
 from finitewidth.prediction.finite_width.correction import Correction
@@ -67,7 +65,6 @@ class SampledNeurons(Method):
         progress: Progress | None = None,
     ) -> Correction:
         expansion = Expansion.of(problem, algorithm, ridge)
-        _refuse_jumps(expansion.net.activation)
         kernels = layer_kernels(expansion.net, expansion.x)
         modes = expansion.modes(kernels.K, kernels.Theta, algorithm, ridge)
         sampling = Sampling.of(kernels, modes, jnp.float32 if self.single_precision else jnp.float64)
@@ -88,14 +85,6 @@ class SampledNeurons(Method):
                 output_covariance=own[:, None, :, None] if one_output else None,
             )
         return found.over_width(expansion.net.hidden, infinite)
-
-
-def _refuse_jumps(activation: Activation) -> None:
-    if not is_smooth(activation.function):
-        raise ValueError(
-            f"the curvature of activation {activation.name!r} jumps, and sampled neurons miss the point mass "
-            "of its third derivative; use DenseTensors(), for at most 14 points, or tanh, gelu, silu."
-        )
 
 
 def _stage(progress: Progress | None, begin: float, end: float) -> Progress | None:

@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Array, Float, UInt8
 
 from finitewidth.derivatives import value_and_derivatives
-from finitewidth.statistics.hidden_layers import LayerKernels
+from finitewidth.expectations.derivative_moments import is_smooth
+from finitewidth.statistics.hidden_layers import HiddenLayer, LayerKernels
 from finitewidth.statistics.source_edges import Edges, LambdaEdges, Matrix, PhiEdges, source_edges
 
 _NEGLIGIBLE = 1e-6
@@ -63,10 +64,35 @@ def factored(matrices: list[Matrix], dtype, *, symmetric: bool = False) -> list[
     return [Factors(side(u, s), side(v, s)) for u, s, v in parts]
 
 
+class ByParts(eqx.Module):
+    r"""What stands for $\sigma'''$ where the curvature jumps: its point mass is missed by every sample.
+
+    By parts, with $\langle z_0F\rangle=\sum_bK_{0b}\langle\partial_bF\rangle$ for Gaussian z,
+
+    $$\langle\sigma'''_0\,\sigma'_1\sigma'_2\sigma'_3\rangle=
+      \frac1{K_{00}}\langle z_0\sigma''_0\,\sigma'_1\sigma'_2\sigma'_3\rangle
+      -\sum_{i=1}^3\frac{K_{0i}}{K_{00}}\langle\sigma''_0\,\sigma''_i\cdots\rangle ,$$
+
+    where the dots are the two other slopes. `Pi` and `Theta` are the edges of the label i, times
+    $K_{0i}/K_{00}$, and `variance` is $K_{00}$.
+    """
+
+    variance: Float[Array, " p"]
+    Pi: Float[Array, "p p"]
+    Theta: Float[Array, "p p"]
+
+    @classmethod
+    def of(cls, layer: HiddenLayer, edges: Edges, dtype) -> "ByParts":
+        variance = np.diag(layer.K)
+        share = layer.K / variance[:, None]
+        return cls(*(jnp.asarray(a, dtype) for a in (variance, share * edges.Pi.b, share * layer.Theta)))
+
+
 class Source(eqx.Module):
     """A hidden layer as the place where corrections begin.
 
-    Edges that are zero at all hidden layers, those of a single one, are None.
+    Edges that are zero at all hidden layers, those of a single one, are None; so is `by_parts` where the
+    activation is smooth.
     """
 
     function: Callable[[Array], Array] = eqx.field(static=True)
@@ -77,6 +103,7 @@ class Source(eqx.Module):
     slopes: Factors
     Lambda: LambdaEdges
     Phi: PhiEdges
+    by_parts: ByParts | None
 
     @property
     def signs(self) -> int:
@@ -94,21 +121,25 @@ def layer_sources(kernels: LayerKernels, train: int, dtype: jnp.dtype | type) ->
     Lambda = by_layer(every(list(same)) for same in by_layer(e.Lambda for e in edges))
     Phi = by_layer(every(list(same)) for same in by_layer(e.Phi for e in edges))
     zero = lambda m: None if len(edges) == 1 and not m.any() else jnp.asarray(m, dtype)
+    smooth = is_smooth(kernels.function)
     sources = []
     for l, layer in enumerate(kernels.hidden):
         values, vectors = np.linalg.eigh(layer.K)
         root = jnp.asarray(vectors * np.sqrt(np.maximum(values, 0)), dtype)
         own = jax.tree.map(zero, edges[l])
         Theta = jnp.asarray(layer.Theta, dtype)
-        source = Source(
-            kernels.function, train, root, Theta, own, slopes[l], LambdaEdges(*Lambda[l]), PhiEdges(*Phi[l])
-        )
+        probes = slopes[l], LambdaEdges(*Lambda[l]), PhiEdges(*Phi[l])
+        by_parts = None if smooth else ByParts.of(layer, edges[l], dtype)
+        source = Source(kernels.function, train, root, Theta, own, *probes, by_parts)
         sources.append((source, kernels.hidden[-1].width / layer.width))
     return sources
 
 
 class Drawn(NamedTuple):
-    """The activation and its derivatives at drawn preactivations, and random bits for everything else."""
+    """The activation and its derivatives at drawn preactivations, and random bits for everything else.
+
+    The third derivative is z s''/K where it is integrated by parts.
+    """
 
     derivatives: tuple[Rows, ...]
     bits: UInt8[Array, "rows signs"]
@@ -124,7 +155,11 @@ def drawn(source: Source, rng: np.random.Generator, rows: int, signs: int) -> Dr
 
 @eqx.filter_jit
 def _derivatives(source: Source, normal: Rows) -> tuple[Rows, ...]:
-    return tuple(value_and_derivatives(source.function, normal @ source.root.T, 3))
+    z = normal @ source.root.T
+    if source.by_parts is None:
+        return tuple(value_and_derivatives(source.function, z, 3))
+    below = value_and_derivatives(source.function, z, 2)
+    return *below, z * below[2] / source.by_parts.variance
 
 
 class Signs:
@@ -147,7 +182,10 @@ Term = tuple[Rows, Matrix | None, Rows]
 
 
 class Neuron(eqx.Module):
-    """Derivatives of the activation at sampled preactivations, and products with the edges."""
+    """Derivatives of the activation at sampled preactivations, and products with the edges.
+
+    `s3` is the third derivative, or what is left of it by parts.
+    """
 
     at: Source
     s0: Rows
@@ -216,7 +254,14 @@ class Neuron(eqx.Module):
     def pi(self) -> list[Term]:
         a, b, c, d = self.at.edges.Pi
         pairs: list[Term] = [(self.s2, a, self.s0), (self.s3, b, self.s1)]
+        if self.at.by_parts is not None:
+            pairs.append((-self.s2, self.at.by_parts.Pi, self.s2))
         return [*pairs, (self.s1**2, c, self.one), (self.s2 * self.s0, d, self.one)]
+
+    @property
+    def third(self) -> list[Term]:
+        """The part of Pi with a third derivative, as by parts it meets a slope behind Theta."""
+        return [(-self.s2, self.at.edges.Pi.b, self.s1)]
 
     @property
     def sigma(self) -> list[Term]:

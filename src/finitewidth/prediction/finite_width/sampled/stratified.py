@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.prediction.finite_width.sampled.decay import TrainingTimes, decay_of
+from finitewidth.prediction.finite_width.sampled.decay import TrainingTimes
 from finitewidth.prediction.finite_width.sampled.kinds import InitialOutputs, Kind, Training
 from finitewidth.prediction.finite_width.sampled.neuron import (
     Drawn,
@@ -25,6 +25,7 @@ from finitewidth.prediction.finite_width.sampled.neuron import (
     layer_sources,
 )
 from finitewidth.prediction.finite_width.sampled.time_nodes import Times, TimeStrata
+from finitewidth.prediction.finite_width.sampled.training_course import training_course
 from finitewidth.prediction.finite_width.training_modes import TrainingModes
 from finitewidth.prediction.methods import Progress
 from finitewidth.statistics.hidden_layers import LayerKernels
@@ -53,7 +54,7 @@ class Sampling(NamedTuple):
 
     @classmethod
     def of(cls, kernels: LayerKernels, modes: TrainingModes, dtype: jnp.dtype | type) -> "Sampling":
-        decay, times = decay_of(modes, dtype)
+        decay, times = training_course(modes, dtype)
         training = Training(decay, InitialOutputs.of(modes, dtype))
         sources = layer_sources(kernels, modes.train, dtype)
         rows = batch_rows(len(modes.K), decay.outputs)

@@ -30,8 +30,8 @@ _DECAYED = 40.0
 class Times(NamedTuple):
     """One time for every sample, an earlier one where two are needed, and the weight of the pair.
 
-    `part` says which of several sums over time the sample is a term of. NumPy arrays (rows,) when they are
-    drawn, columns (rows, 1, 1) within a batch.
+    `part` says which of several sums over time the sample is a term of, `held` is one where a ridge pulls the
+    source back once it is made. NumPy arrays (rows,) when they are drawn, columns (rows, 1, 1) in a batch.
     """
 
     late: Any
@@ -40,6 +40,7 @@ class Times(NamedTuple):
     early_odd: Any
     weight: Any
     part: Any
+    held: Any
 
 
 class TimeStrata(ABC):
@@ -69,7 +70,8 @@ class Nodes(TimeStrata):
 
     def draw(self, rng, stratum):
         time, odd = self.times[stratum], self.odd[stratum]
-        return Times(time, time, odd, odd, self.weights[stratum], np.zeros(len(stratum)))
+        none = np.zeros(len(stratum))
+        return Times(time, time, odd, odd, self.weights[stratum], none, none)
 
 
 # What needs no time: one stratum of weight one.
@@ -96,11 +98,12 @@ class Bins(TimeStrata):
     def draw(self, rng, stratum):
         pairs = np.array(self._pairs)[stratum]
         late, weight = self._uniform(rng, self.edges[pairs[:, 0]], self.edges[pairs[:, 0] + 1])
+        none = np.zeros(len(stratum))
         if not self.nested:
-            return Times(late, late, late % 2, late % 2, weight, np.zeros(len(stratum)))
+            return Times(late, late, late % 2, late % 2, weight, none, none)
         ends = np.minimum(self.edges[pairs[:, 1] + 1], late)
         early, room = self._uniform(rng, self.edges[pairs[:, 1]], ends)
-        return Times(late, early, late % 2, early % 2, weight * room, np.zeros(len(stratum)))
+        return Times(late, early, late % 2, early % 2, weight * room, none, none)
 
     def _uniform(self, rng, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         room = np.maximum(end - start, 0.0)
@@ -122,7 +125,21 @@ class Pairs(TimeStrata):
         late = self.single.draw(rng, stratum // self.single.count)
         early = self.single.draw(rng, stratum % self.single.count)
         weight = late.weight * early.weight
-        return Times(late.late, early.late, late.late_odd, early.late_odd, weight, late.part)
+        return Times(late.late, early.late, late.late_odd, early.late_odd, weight, late.part, late.held)
+
+
+@dataclass(frozen=True)
+class Held(TimeStrata):
+    """The same times, of sources that a ridge pulls back once they are made."""
+
+    free: TimeStrata
+
+    @property
+    def count(self) -> int:
+        return self.free.count
+
+    def draw(self, rng, stratum):
+        return self.free.draw(rng, stratum)._replace(held=np.ones(len(stratum)))
 
 
 @dataclass(frozen=True)
@@ -146,9 +163,17 @@ class Parts(TimeStrata):
 
 
 def time_strata(
-    t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, *, nested: bool, tolerance: float = 1e-4
+    t: Float[np.ndarray, " k"],
+    algorithm: SpectralAlgorithm,
+    *,
+    nested: bool,
+    held: bool = False,
+    tolerance: float = 1e-4,
 ) -> TimeStrata:
-    """Nodes at the end of training, bins before it; `nested` weights need two times there."""
+    """Nodes at the end of training, bins before it; `nested` weights need two times there.
+
+    Where a ridge holds weights back, the last moments count as much as the first ones: `held`.
+    """
     ticking = algorithm.clock()
     if algorithm.converged:
         return _nodes(t, ticking, tolerance)
@@ -158,7 +183,10 @@ def time_strata(
     while edges[-1] < end:
         step = edges[-1] * _BIN_GROWTH
         edges.append(min(end, float(np.ceil(step)) if whole else step))
-    return Bins(np.minimum(edges, end), whole, nested)
+    growing = np.minimum(edges, end)
+    if held:
+        growing = np.unique(np.concatenate([growing[growing <= end / 2], end - growing[growing <= end / 2]]))
+    return Bins(growing, whole, nested)
 
 
 def _nodes(t: Float[np.ndarray, " k"], ticking: Clock, tolerance: float) -> Nodes:
