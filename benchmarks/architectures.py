@@ -2,7 +2,8 @@
 
 `python benchmarks/architectures.py` installs the peer, lets both programs compute the same networks in turns,
 and prints a table. Both get the networks as the same plain data. Times are CPU seconds of the whole process,
-which other programs on the machine hardly change, and seconds on the clock beside them.
+which other programs on the machine hardly change, and seconds on the clock beside them. `--growth` runs this
+library alone, on growing inputs.
 """
 
 import argparse
@@ -147,11 +148,87 @@ def table(rows):
     return lines
 
 
+class Growth(NamedTuple):
+    """One network on growing inputs; `work` counts the entries of all layers with an activation."""
+
+    name: str
+    varied: str
+    sizes: tuple
+    jobs: list
+    work: tuple
+
+
+def growths():
+    """Networks whose points or positions grow."""
+    pairs = lambda n: n * (n + 1) // 2
+    points, sides, tokens = (500, 1000, 2000), (4, 8, 12), (8, 16, 32)
+    relu, flat = residual_mlp("relu", 20), conv_net("Flatten")
+    pooled, attention = conv_net("GlobalAvgPool"), attention_block()
+    squares = tuple(side**2 for side in sides)
+    return [
+        Growth("residual MLP, ReLU, 20 blocks", "points", points,
+               [Job("", n, (32,), relu, 0) for n in points], tuple(21 * pairs(n) for n in points)),
+        Growth("convolutions, 8 x 8, flattened", "points", (50, 100, 200),
+               [Job("", n, (8, 8, 3), flat, 0) for n in (50, 100, 200)],
+               tuple(3 * 64 * pairs(n) for n in (50, 100, 200))),
+        Growth("convolutions, 30 points, pooled", "positions", squares,
+               [Job("", 30, (side, side, 3), pooled, 0) for side in sides],
+               tuple(3 * p**2 * pairs(30) for p in squares)),
+        Growth("attention block, 50 points", "tokens", tokens,
+               [Job("", 50, (t, 8), attention, 0) for t in tokens],
+               tuple(t**2 * pairs(50) for t in tokens)),
+    ]  # fmt: skip
+
+
+def fastest(ours, job, folder, turns):
+    """CPU seconds of the fastest of several runs."""
+    path = Path(folder) / "inputs.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(job.points, *job.shape)))
+    ours.ask("prepare", spec=job.spec, x=str(path))
+    return min([ours.ask("run")["cpu"] for _ in range(turns + 1)][1:])
+
+
+def growth_table(ours, folder, turns):
+    """How CPU time grows, and its distance to one polynomial and one root per entry and layer."""
+    limit = ours.ask("limit")
+    lines = [
+        f"One polynomial of degree 22 and one root take {1e9 * limit:.2f} ns an entry.",
+        "",
+        "| network (float64) | growing | fastest CPU times | time ~ size^ "
+        "| ns per entry and layer | times the limit |",
+        "|---|---|---|---|---|---|",
+    ]
+    for growth in growths():
+        seconds = [fastest(ours, job, folder, turns) for job in growth.jobs]
+        power = np.polyfit(np.log(growth.sizes), np.log(seconds), 1)[0]
+        each = [s / work for s, work in zip(seconds, growth.work, strict=True)]
+        cells = (
+            growth.name,
+            f"{growth.varied} {', '.join(map(str, growth.sizes))}",
+            ", ".join(map(show_seconds, seconds)),
+            f"{power:.2f}",
+            ", ".join(f"{1e9 * e:.1f}" for e in each),
+            f"{each[-1] / limit:.1f}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=7, help="turns of each contestant")
     parser.add_argument("--only", default="", help="jobs whose name contains this")
+    parser.add_argument("--growth", action="store_true", help="growth of this library's time instead")
     options = parser.parse_args()
+    if options.growth:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Contestant(sys.executable, "own_architectures.py") as ours,
+        ):
+            lines = growth_table(ours, folder, options.turns)
+        print(f"{datetime.date.today()}, {machine.description()}; load average {os.getloadavg()[1]:.1f}.")
+        print("\n".join(lines))
+        return
     jobs = [job for job in JOBS if options.only in job.name]
     if not jobs:
         parser.error(f"no job is called {options.only!r}; there are {', '.join(job.name for job in JOBS)}")

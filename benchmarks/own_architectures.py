@@ -5,10 +5,12 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from own_kernels import versions
 from turns import serve
 
 import finitewidth as fw
+from finitewidth.compilation import compiled_for_long_vectors
 
 job = {}
 
@@ -32,5 +34,29 @@ def save(path):
     np.savez(path, nngp=job["result"].nngp, ntk=job["result"].ntk)
 
 
+@compiled_for_long_vectors
+def _roots(x):
+    """Twenty times over, a polynomial of degree 22 and its root."""
+
+    def step(x, _):
+        value = jnp.full_like(x, 0.01)
+        for _ in range(22):
+            value = value * x + 0.01
+        return jnp.sqrt(value), None
+
+    return lax.scan(step, x, length=20)[0]
+
+
+def limit():
+    """CPU seconds of one polynomial of degree 22 and one root, per entry of an array in the cache."""
+    x = jnp.linspace(0.1, 0.9, 2**16).reshape(256, 256)
+    seconds = []
+    for _ in range(20):
+        start = time.process_time()
+        jax.block_until_ready([_roots(x) for _ in range(5)])
+        seconds.append(time.process_time() - start)
+    return min(seconds[1:]) / (5 * 20 * x.size)
+
+
 if __name__ == "__main__":
-    serve({f.__name__: f for f in (prepare, run, save, versions)})
+    serve({f.__name__: f for f in (prepare, run, save, versions, limit)})

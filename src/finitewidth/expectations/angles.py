@@ -99,3 +99,34 @@ def _arcsine_jvp(primals, tangents):
     # `square` is a function of rho, so its own tangent says nothing new.
     rho, square = primals
     return arcsine(rho, square), tangents[0] / jnp.sqrt(square)
+
+
+# arccos(a) / sqrt(1 - a^2) has its nearest singularity at a = -1 as well, a stronger one.
+_RATIO_DEGREE = {"float32": 10, "float64": 22}
+
+
+@functools.cache
+def _ratio_polynomial(dtype_name: str) -> tuple[float, ...]:
+    """Power-series coefficients, in t = 2 a - 1, of arccos(a) / sqrt(1 - a^2) for a in [0, 1]."""
+    degree = _RATIO_DEGREE[dtype_name]
+    t = chebyshev.chebpts1(degree + 1)
+    a = (t + 1) / 2
+    series = chebyshev.chebfit(t, np.arccos(a) / np.sqrt((1 - a) * (1 + a)), degree)
+    return tuple(float(c) for c in chebyshev.cheb2poly(series))
+
+
+@jax.custom_jvp
+def complement(rho: Float[Array, "*s"], root: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    r"""$\pi - \arccos\rho$ where `root`, $\sqrt{1-\rho^2} > 0$, is known more exactly than $\rho$ tells it.
+
+    One polynomial for all correlations, without a root or a quotient of its own.
+    """
+    small = root * _evaluate(_ratio_polynomial(rho.dtype.name), 2 * jnp.abs(rho) - 1)
+    return jnp.where(rho < 0, small, jnp.pi - small)
+
+
+@complement.defjvp
+def _complement_jvp(primals, tangents):
+    # `root` is a function of rho, so its own tangent says nothing new.
+    rho, root = primals
+    return complement(rho, root), tangents[0] / root

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
-from finitewidth.expectations.angles import angle, arcsine
+from finitewidth.expectations.angles import angle, arcsine, complement
 from finitewidth.expectations.laws import Averages, ExactLaw
 
 
@@ -100,11 +101,11 @@ class Widened(NamedTuple):
 
 
 class Pair(NamedTuple):
-    r"""Correlation t of two widened preactivations, $1-t^2$, its root, and the product of both inverses."""
+    r"""Correlation t of two widened preactivations, $1-t^2$, one over its root, and the two inverses."""
 
     t: Float[Array, "*s"]
     square: Float[Array, "*s"]
-    root: Float[Array, "*s"]
+    inverse_root: Float[Array, "*s"]
     inverse: Float[Array, "*s"]
 
 
@@ -137,7 +138,7 @@ class Probit(ExactLaw):
         c, inverse, scale = self.widening, a.inverse * b.inverse, a.variance * b.variance
         # (1 + c q_a)(1 + c q_b) - c^2 k^2, written so that nothing cancels for parallel inputs.
         square = (1 + c * a.variance + c * b.variance + c**2 * (scale - k**2)) * inverse**2
-        return Pair(c * k * inverse, square, jnp.sqrt(square), inverse)
+        return Pair(c * k * inverse, square, lax.rsqrt(square), inverse)
 
 
 class Erf(Probit):
@@ -148,8 +149,8 @@ class Erf(Probit):
         return 2.0
 
     def averages(self, a, b, k) -> Averages:
-        t, square, root, inverse = self.widened(a, b, k)
-        return Averages(2 / math.pi * arcsine(t, square), 4 / math.pi * inverse / root)
+        t, square, inverse_root, inverse = self.widened(a, b, k)
+        return Averages(2 / math.pi * arcsine(t, square), 4 / math.pi * inverse * inverse_root)
 
 
 class Gelu(Probit):
@@ -160,8 +161,9 @@ class Gelu(Probit):
         return 1.0
 
     def averages(self, a, b, k) -> Averages:
-        t, square, root, inverse = self.widened(a, b, k)
-        both_positive, ratio, scale = math.pi / 2 + arcsine(t, square), t / root, a.variance * b.variance
+        t, square, inverse_root, inverse = self.widened(a, b, k)
+        root, ratio, scale = square * inverse_root, t * inverse_root, a.variance * b.variance
+        both_positive = complement(t, root)
         value = k * both_positive + inverse * (scale * root + t * ratio)
         slope = both_positive + ratio * (1 + inverse**2 * (2 - scale + ratio**2))
         return Averages(value / (2 * math.pi), slope / (2 * math.pi))

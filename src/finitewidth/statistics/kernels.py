@@ -5,6 +5,8 @@ the layer below. They close on each pair of inputs once the variances of the two
 square tiles small enough for the cache, all layers of one tile before the next.
 """
 
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ from jaxtyping import Array, Complex, Float, PyTree
 from finitewidth.architecture import MLP, Layer
 from finitewidth.architecture.networks import activations, layer_shapes
 from finitewidth.checks import check_positive, check_whole
+from finitewidth.compilation import compiled_for_long_vectors
 from finitewidth.expectations.laws import Averages, ExactLaw, PairLaw
 from finitewidth.statistics.inputs import ArrayLike, as_inputs, check_same_shape
 from finitewidth.statistics.position_kernels import (
@@ -41,6 +44,7 @@ from finitewidth.tracing import outside_tracing
 _TILE = 512
 _LEAST_TILE = 128
 _SYMMETRIC_CUTS = 4
+_STRIP = 2048
 _QUANTILES = 17
 _DEFAULT_TOLERANCE = {"float32": 1e-6, "float64": 1e-9}
 
@@ -93,6 +97,29 @@ def kernels(
     if x2 is None:
         return _symmetric(net, laws, x1)
     return _rectangular(net, laws, x1, x2)
+
+
+def kernel_strips(
+    net: Layer, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."], most: int = _STRIP
+) -> Iterator[tuple[slice, Kernels]]:
+    """`kernels(net, x1, x2)`, some rows at a time, by one program: which rows, and their kernels.
+
+    The last two strips overlap.
+    """
+    laws, size = resolved_laws(net, [x1, x2], None, None), _tile_size(len(x1), most)
+    for start in tile_starts(len(x1), size):
+        rows = slice(start, start + size)
+        yield rows, _rectangular(net, laws, x1[rows], x2)
+
+
+def own_outputs(net: Layer, x: Float[Array, "n ..."]) -> Kernels:
+    """The diagonals of `kernels(net, x)`, (n,)."""
+    return _own_outputs(net, resolved_laws(net, [x], None, None), x)
+
+
+@eqx.filter_jit
+def _own_outputs(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels:
+    return prepare(net, laws, x)[1]
 
 
 def trajectory(net: Layer, x: ArrayLike) -> Kernels:
@@ -255,7 +282,7 @@ def kernel_blocks(
     return _blocks(net, resolved_laws(net, [x1, x2], None, None), x1, x2)
 
 
-@eqx.filter_jit
+@compiled_for_long_vectors
 def _blocks(
     net: Layer, laws: PairLaws, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
 ) -> tuple[Kernels, Kernels, Kernels]:
@@ -265,7 +292,7 @@ def _blocks(
     return block(first, first), block(second, first), block(second, second)
 
 
-@eqx.filter_jit
+@compiled_for_long_vectors
 def _symmetric(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels:
     return _all_pairs(net, laws, x)
 
@@ -298,7 +325,7 @@ def _all_pairs(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels:
     return lax.scan(write, _blank(n, n, x.dtype), jnp.asarray(upper))[0]
 
 
-@eqx.filter_jit
+@compiled_for_long_vectors
 def _rectangular(
     net: Layer, laws: PairLaws, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
 ) -> Kernels:

@@ -1,7 +1,7 @@
 """Kernels of inputs with positions, images or sequences: (points, *positions, channels).
 
 Networks that need equal positions only run on tiles (P, rows, columns). Networks with pooling or attention
-run on lists of pairs of inputs, (P, P', pairs), as many at a time as fit the cache, so that memory does not
+run on lists of pairs of inputs, (pairs, P, P'), as many at a time as fit the cache, so that memory does not
 grow with the number of inputs beyond the result and the features of each input.
 """
 
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from finitewidth.architecture import Layer
 from finitewidth.statistics.rules import Kernels, PairLaws, cross, own, reads_pairs
 from finitewidth.statistics.rules.pairs import Sites
-from finitewidth.statistics.rules.positions import along, equal_positions, own_axes
+from finitewidth.statistics.rules.positions import along, equal_positions, own_axes, worked_out
 
 # Complex numbers worked on at a time: they and what an activation makes of them stay in the cache.
 _ENTRIES = 2**16
@@ -46,9 +46,9 @@ def tile_side(x: Float[Array, "n ..."]) -> int:
 
 
 def own_kernels(net: Layer, x: Float[Array, "n ..."]) -> Kernels:
-    """Kernels of every input with itself, at equal positions (P, n) or at all pairs of them (P, P', n)."""
+    """Kernels of every input with itself, at equal positions (n, P) or at all pairs of them (n, P, P')."""
     flat = _flat(x)
-    formula = "npc,nqc->pqn" if needs_pairs(net) else "npc,npc->pn"
+    formula = "npc,nqc->npq" if needs_pairs(net) else "npc,npc->np"
     square = jnp.einsum(formula, flat, flat) / flat.shape[2]
     return Kernels(square, jnp.zeros_like(square))
 
@@ -102,7 +102,7 @@ def symmetric_pairs(net: Layer, laws: PairLaws, points: Points, diagonal: Kernel
 def mean_over_positions(own: Kernels) -> Kernels:
     """Kernels (n,) of every input with itself, averaged over equal positions."""
     equal = equal_positions(own) if own_axes(own) == 2 else own
-    return equal if own_axes(equal) == 0 else Kernels(*(k.mean(axis=0) for k in equal))
+    return equal if own_axes(equal) == 0 else Kernels(*(k.mean(axis=1) for k in equal))
 
 
 def _list(net: Layer, laws: PairLaws, rows: Points, columns: Points, pair, count: int) -> Kernels:
@@ -114,14 +114,18 @@ def _list(net: Layer, laws: PairLaws, rows: Points, columns: Points, pair, count
     def some(start: Int[Array, ""]) -> Kernels:
         # The last ones may be past the end: any pair will do there.
         row, column = pair(jnp.minimum(start + jnp.arange(size), count - 1))
-        left = jax.tree.map(lambda a: a[row], rows)
-        right = jax.tree.map(lambda a: a[column], columns)
-        gram = jnp.einsum("bpc,bqc->pqb", _flat(left.x), _flat(right.x)) / left.x.shape[-1]
+        gram = jnp.einsum("bpc,bqc->bpq", _flat(rows.x[row]), _flat(columns.x[column])) / rows.x.shape[-1]
         below = Kernels(gram, jnp.zeros_like(gram))
-        return cross(net, below, left.features, right.features, asked)
+        left, right = _chosen(rows.features, row, asked), _chosen(columns.features, column, asked)
+        return cross(net, below, left, right, asked)
 
     found = lax.map(some, jnp.arange(0, count, size))
     return Kernels(*(k.reshape(-1)[:count] for k in found))
+
+
+def _chosen(features: PyTree, index: Int[Array, " pairs"], laws: PairLaws) -> PyTree:
+    """The features of some inputs, in the order of the pairs."""
+    return worked_out(lambda features: jax.tree.map(lambda a: a[index], features), features, laws)
 
 
 def _upper(t: Int[Array, " pairs"], n: int) -> tuple[Int[Array, " pairs"], Int[Array, " pairs"]]:

@@ -74,7 +74,7 @@ def token_correlations(
     width = stream_width(block, tokens)
     sampled = _sampled(block, tokens, samples)
     below = variance * (correlation + (1 - correlation) * np.eye(tokens))
-    K = jnp.broadcast_to(jnp.asarray(below)[:, :, None], (tokens, tokens, _SETS))
+    K = jnp.broadcast_to(jnp.asarray(below), (_SETS, tokens, tokens))
     found = [K]
     for _ in range(blocks):
         found.append(_through(sampled, default_laws(block), found[-1], width))
@@ -84,18 +84,18 @@ def token_correlations(
 
 @eqx.filter_jit
 def _through(
-    block: Layer, laws: PairLaws, K: Float[Array, "T T sets"], width: int
-) -> Float[Array, "T T sets"]:
-    asked = laws.at(Sites((len(K), width), pairs_above=True))
+    block: Layer, laws: PairLaws, K: Float[Array, "sets T T"], width: int
+) -> Float[Array, "sets T T"]:
+    asked = laws.at(Sites((K.shape[1], width), pairs_above=True))
     above, _ = own(block, Kernels(K, jnp.zeros_like(K)), asked)
     return above.nngp
 
 
-def _parts(K: Float[Array, "T T sets"]) -> tuple[Float[Array, " sets"], Float[Array, " sets"]]:
+def _parts(K: Float[Array, "sets T T"]) -> tuple[Float[Array, " sets"], Float[Array, " sets"]]:
     """Mean entry of the diagonal, and off it."""
-    T = len(K)
-    trace = jnp.trace(K)
-    return trace / T, (K.sum(axis=(0, 1)) - trace) / (T * (T - 1))
+    T = K.shape[1]
+    trace = jnp.trace(K, axis1=1, axis2=2)
+    return trace / T, (K.sum(axis=(1, 2)) - trace) / (T * (T - 1))
 
 
 class _ManyHeads(Layer):
@@ -145,7 +145,7 @@ def _(layer: _ManyHeads, above: bool) -> bool:
 
 @own.register
 def _(layer: _ManyHeads, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
-    T, attention = len(below.nngp), layer.attention
+    T, attention = below.nngp.shape[1], layer.attention
     q, common = _parts(below.nngp)
     D, c = q - common, common / q
     # The part of a logit that all keys share drops out of the softmax.
@@ -157,5 +157,5 @@ def _(layer: _ManyHeads, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTre
     # r_1 - r_2 as half a square, which loses no digits where weights are nearly equal.
     apart = jnp.mean(jnp.sum((S[:, :, 0] - S[:, :, 1]) ** 2, axis=-1), axis=1) / 2
     m, D = attention.C_b + attention.C_OV * (common + D * r_2), attention.C_OV * D * apart
-    K = m + D * jnp.eye(T)[:, :, None]
+    K = m[:, None, None] + D[:, None, None] * jnp.eye(T)
     return Kernels(K, jnp.zeros_like(K)), ()

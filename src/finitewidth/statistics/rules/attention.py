@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 from finitewidth.architecture.attention import SelfAttention
 from finitewidth.statistics.rules.channels import affine_channels, channels
 from finitewidth.statistics.rules.interface import cross, own
-from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpacked
+from finitewidth.statistics.rules.pairs import Kernels, PairLaws
 from finitewidth.statistics.rules.positions import equal_positions, reads_pairs
 
 channels.register(SelfAttention, affine_channels)
@@ -37,7 +37,7 @@ def _(layer: SelfAttention, above: bool) -> bool:
 def _(layer: SelfAttention, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
     if layer.scaling == "sqrt":
         return _random_logits(_with_known_limit(layer), below, laws), ()
-    weights = jnp.moveaxis(_weights(_with_known_limit(layer), below.nngp), -1, 0)
+    weights = _weights(_with_known_limit(layer), below.nngp)
     return _average_logits(layer, below, weights, weights, laws), weights
 
 
@@ -63,9 +63,9 @@ def _with_known_limit(layer: SelfAttention) -> SelfAttention:
     return layer
 
 
-def _weights(layer: SelfAttention, K: Float[Array, "T T n"]) -> Float[Array, "T T n"]:
+def _weights(layer: SelfAttention, K: Float[Array, "n T T"]) -> Float[Array, "n T T"]:
     logits = layer.C_QK.astype(K.dtype) * K if layer.tied else jnp.zeros_like(K)
-    return jax.nn.softmax(logits, axis=1) if layer.kind == "softmax" else logits
+    return jax.nn.softmax(logits, axis=2) if layer.kind == "softmax" else logits
 
 
 def _average_logits(
@@ -78,12 +78,11 @@ def _average_logits(
     dtype = below.nngp.dtype
     C_OV, C_b = layer.C_OV.astype(dtype), layer.C_b.astype(dtype)
     rate = 2 * layer.lambda_OV.astype(dtype) * jnp.sqrt(C_OV)
-    carried = packed(Kernels(C_OV * below.nngp, C_OV * below.ntk + rate * below.nngp))
-    read = jnp.einsum("bij,jlb->ilb", rows.astype(carried.dtype), carried)
-    if laws.sites.pairs_above:
-        K, Theta = unpacked(jnp.einsum("ilb,bkl->ikb", read, columns.astype(carried.dtype)))
-    else:
-        K, Theta = unpacked(jnp.einsum("ilb,bil->ib", read, columns.astype(carried.dtype)))
+    carried = C_OV * below.nngp, C_OV * below.ntk + rate * below.nngp
+    # Both kernels below each other: one product of real matrices for the columns.
+    read = jnp.einsum("bjl,bkl->bjk", jnp.concatenate(carried, axis=1), columns)
+    summed = "bij,bjk->bik" if laws.sites.pairs_above else "bij,bji->bi"
+    K, Theta = (jnp.einsum(summed, rows, half) for half in jnp.split(read, 2, axis=1))
     return Kernels(C_b + K, layer.lambda_b.astype(dtype) + Theta)
 
 
@@ -92,8 +91,8 @@ def _random_logits(layer: SelfAttention, below: Kernels, laws: PairLaws) -> Kern
         number.astype(below.nngp.dtype)
         for number in (layer.C_b, layer.C_QK, layer.C_OV, layer.lambda_b, layer.lambda_QK, layer.lambda_OV)
     )
-    Q = jnp.sum(below.nngp**2, axis=(0, 1))
-    R = jnp.sum(below.nngp * below.ntk, axis=(0, 1))
     K, Theta = below if laws.sites.pairs_above else equal_positions(below)
+    total = lambda terms: jnp.sum(terms, axis=(1, 2)).reshape(-1, *[1] * (K.ndim - 1))
+    Q, R = total(below.nngp**2), total(below.nngp * below.ntk)
     C, own_rates = C_OV * C_QK**2, 2 * (lambda_OV / jnp.sqrt(C_OV) + lambda_QK / C_QK)
     return Kernels(C_b + C * Q * K, lambda_b + C * (Q * (Theta + own_rates * K) + 2 * R * K))

@@ -16,7 +16,8 @@ from finitewidth.expectations.laws import PairLaw
 class Kernels(NamedTuple):
     """NNGP kernel and NTK: matrices between two sets of inputs (n1, n2), or every input with itself (n,).
 
-    Where inputs have positions, axes of positions come first; see `finitewidth.statistics.rules.positions`.
+    Where inputs have positions, the kernels have axes of positions too; see
+    `finitewidth.statistics.rules.positions`.
     """
 
     nngp: Float[Array, "*shape"]

@@ -15,6 +15,7 @@ from finitewidth.statistics.rules.pairs import Kernels, PairLaws, packed, unpack
 from finitewidth.statistics.rules.positions import (
     cross_axes,
     equal_positions,
+    leading_axes,
     merged_axes,
     own_axes,
     reads_pairs,
@@ -53,38 +54,38 @@ def _average(layer: AveragePool, below: Kernels, laws: PairLaws) -> Kernels:
     """Both kernels above, between all pairs of positions or between equal ones, as is needed there."""
     entering = laws.sites.entering
     count = len(entering) - 1
-    array = window_axes(packed(below), 2, entering[:-1])
-    for first in (0, count):
+    array = window_axes(packed(below), 1, 2, entering[:-1])
+    for first in (1, 1 + count):
         alone = [(first + i,) for i in range(count)]
-        array = window_sums(array, layer.windows, "AveragePool", entering, alone)
-    above = unpacked(merged_axes(array, 2, count) / layer.windows.taps**2)
+        array = window_sums(array, layer.windows, "AveragePool", alone, laws)
+    above = unpacked(merged_axes(array, 1, 2, count) / layer.windows.taps**2)
     return above if laws.sites.pairs_above else equal_positions(above)
 
 
 @own.register
 def _(layer: GlobalAveragePool, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
-    return _mean(below, 2), ()
+    return _mean(below, 1, 2), ()
 
 
 @cross.register
 def _(layer: GlobalAveragePool, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
-    return _mean(below, 2)
+    return _mean(below, 1, 2)
 
 
 @own.register
 def _(layer: Flatten, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
-    return _equal_mean(below, own_axes(below)), ()
+    return _equal_mean(below, 1, own_axes(below)), ()
 
 
 @cross.register
 def _(layer: Flatten, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
-    return _equal_mean(below, cross_axes(below, laws))
+    return _equal_mean(below, leading_axes(laws), cross_axes(below, laws))
 
 
-def _equal_mean(below: Kernels, axes: int) -> Kernels:
-    return _mean(equal_positions(below), 1) if axes == 2 else _mean(below, axes)
+def _equal_mean(below: Kernels, first: int, axes: int) -> Kernels:
+    return _mean(equal_positions(below), 1, 1) if axes == 2 else _mean(below, first, axes)
 
 
-def _mean(below: Kernels, axes: int) -> Kernels:
-    """The mean over axes of positions."""
-    return unpacked(packed(below).mean(axis=tuple(range(axes))))
+def _mean(below: Kernels, first: int, axes: int) -> Kernels:
+    """The mean over axes of positions, from number `first` on."""
+    return unpacked(packed(below).mean(axis=tuple(range(first, first + axes))))

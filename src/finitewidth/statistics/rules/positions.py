@@ -1,13 +1,13 @@
 r"""Kernels between positions: which ones are kept, and how the rules of single inputs reach them.
 
-The positions of an input, pixels or tokens, are one axis P in all kernels, in row-major order. Axes of
-positions come first, axes of inputs last:
+The positions of an input, pixels or tokens, are one axis P in all kernels, in row-major order. The axis of
+inputs, or of pairs of them, comes first; only in a matrix of inputs the positions do:
 
 | | no positions | equal positions | all pairs of positions |
 |---|---|---|---|
-| own | (n,) | (P, n) | (P, P', n) |
+| own | (n,) | (n, P) | (n, P, P') |
 | cross, a matrix of inputs | (rows, columns) | (P, rows, columns) | |
-| cross, a list of pairs of inputs | (pairs,) | (P, pairs) | (P, P', pairs) |
+| cross, a list of pairs of inputs | (pairs,) | (pairs, P) | (pairs, P, P') |
 
 Equal positions are enough for `Flatten`; pooling and attention read all pairs. `reads_pairs` answers from
 the end of the network.
@@ -42,6 +42,11 @@ def cross_axes(kernels: Kernels, laws: PairLaws) -> int:
     return kernels.nngp.ndim - (1 if laws.sites.listed else 2)
 
 
+def leading_axes(laws: PairLaws) -> int:
+    """How many axes of inputs come before the positions in kernels of pairs: one in a list, else none."""
+    return int(laws.sites.listed)
+
+
 def pointwise(own_rule: OwnRule, cross_rule: CrossRule, fence: bool = False) -> None:
     """Register a rule that acts at every position alone, written for inputs without positions.
 
@@ -63,14 +68,16 @@ def pointwise(own_rule: OwnRule, cross_rule: CrossRule, fence: bool = False) -> 
     def lifted_cross(layer: Any, below: Kernels, rows: PyTree, columns: PyTree, laws: PairLaws) -> Kernels:
         rule = lambda below, rows, columns: cross_rule(layer, below, rows, columns, laws)
         axes = cross_axes(below, laws)
-        if laws.sites.listed:
+        if axes == 2:
+            # The positions of one input are the rows, those of the other the columns.
+            rule = jax.vmap(rule)
+        elif laws.sites.listed:
             rule = jax.vmap(_one_pair(rule))
+            rule = jax.vmap(rule) if axes == 1 else rule
+        elif axes == 1:
+            rule = jax.vmap(rule, (0, 1, 1))
         if axes == 0:
             return rule(below, rows, columns)
-        if axes == 1:
-            rule = jax.vmap(rule, (0, 1, 1))
-        else:
-            rule = jax.vmap(jax.vmap(rule, (0, None, 1)), (0, 1, None))
         once = lambda below: rule(below, rows, columns)
         return fenced(once, below, laws) if fence else once(below)
 
@@ -83,10 +90,10 @@ def _layer_of(rule: Callable) -> type:
 
 
 def _own_at_positions(rule: OwnRule, layer: Any, below: Kernels, laws: PairLaws) -> tuple[Kernels, PyTree]:
-    """Every position of every input as an input of its own; (P, n) kernels and (n, P, ...) features."""
+    """Every position of every input as an input of its own; (n, P) kernels and (n, P, ...) features."""
     shape = below.nngp.shape
     above, features = rule(layer, Kernels(*(k.reshape(-1) for k in below)), laws)
-    by_input = lambda a: jnp.swapaxes(a.reshape(*shape, *a.shape[1:]), 0, 1)
+    by_input = lambda a: a.reshape(*shape, *a.shape[1:])
     return Kernels(*(k.reshape(shape) for k in above)), jax.tree.map(by_input, features)
 
 
@@ -102,32 +109,35 @@ def _one_pair(rule: CrossRule) -> CrossRule:
 
 
 def fenced(rule: Callable[[Kernels], Kernels], below: Kernels, laws: PairLaws) -> Kernels:
-    """`rule(below)`, worked out once.
+    """`rule(below)`, worked out once: see `worked_out`."""
+    return unpacked(worked_out(lambda array: packed(rule(unpacked(array))), packed(below), laws))
+
+
+def worked_out(rule: Callable[[PyTree], PyTree], operand: PyTree, laws: PairLaws) -> PyTree:
+    """`rule(operand)` as arrays in memory, worked out once.
 
     XLA would work out an activation anew for every shift of the convolution above it. A branch that is always
     taken, but not known to be, keeps it from looking through.
     """
-    whole = lambda array: packed(rule(unpacked(array)))
-    array = packed(below)
     if laws.true is None:
-        return unpacked(whole(array))
-    return unpacked(lax.cond(laws.true, whole, lambda array: array, array))
+        return rule(operand)
+    blank = lambda operand: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(rule, operand))
+    return lax.cond(laws.true, rule, blank, operand)
 
 
 def equal_positions(own: Kernels) -> Kernels:
-    """Kernels (P, P', ...) at P = P'."""
+    """Kernels (n, P, P') at P = P'."""
     return Kernels(*map(_diagonal, own))
 
 
 def _diagonal(array: Array) -> Array:
-    index = jnp.arange(array.shape[0])
-    return array[index, index]
+    return jnp.diagonal(array, axis1=1, axis2=2)
 
 
 def _with_diagonal(array: Array, diagonal: Array) -> Array:
-    """(P, P', n) with its entries P = P' replaced by (P, n)."""
-    index = jnp.arange(len(diagonal))
-    return jnp.where((index[:, None] == index)[:, :, None], diagonal[:, None], array)
+    """(n, P, P') with its entries P = P' replaced by (n, P)."""
+    index = jnp.arange(diagonal.shape[1])
+    return jnp.where(index[:, None] == index, diagonal[:, :, None], array)
 
 
 @functools.singledispatch
@@ -171,13 +181,13 @@ def along(layers: Sequence[Any], laws: PairLaws) -> list[PairLaws]:
     return asked[::-1]
 
 
-def window_axes(array: Complex[Array, "..."], axes: int, positions: tuple[int, ...]) -> Array:
-    """The axes P (one or two of them) taken apart into the axes of the positions."""
-    return array.reshape(*positions * axes, *array.shape[axes:])
+def window_axes(array: Complex[Array, "..."], first: int, axes: int, positions: tuple[int, ...]) -> Array:
+    """The axes P (one or two, from number `first` on) taken apart into the axes of the positions."""
+    return array.reshape(*array.shape[:first], *positions * axes, *array.shape[first + axes :])
 
 
-def merged_axes(array: Array, axes: int, count: int) -> Array:
-    """`axes` groups of `count` axes each, merged into one axis a group."""
-    shape = array.shape
+def merged_axes(array: Array, first: int, axes: int, count: int) -> Array:
+    """`axes` groups of `count` axes each, from number `first` on, merged into one axis a group."""
+    before, shape = array.shape[:first], array.shape[first:]
     sizes = [math.prod(shape[i * count : (i + 1) * count]) for i in range(axes)]
-    return array.reshape(*sizes, *shape[axes * count :])
+    return array.reshape(*before, *sizes, *shape[axes * count :])
