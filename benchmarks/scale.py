@@ -9,6 +9,7 @@ Each part runs by its name, all of them without one:
     python benchmarks/scale.py library      # `fw.predict` on all of Fashion-MNIST
     python benchmarks/scale.py fashion      # `finitewidth predict` on all of Fashion-MNIST
     python benchmarks/scale.py sizes        # the same on 500, 5,000 and 20,000 images
+    python benchmarks/scale.py tables       # the same on tables of 500, 2,000 and 5,000 training rows
 
 Fashion-MNIST comes from Debian's package dataset-fashion-mnist, which is installed with apt if it is missing.
 Times are CPU seconds of the process and its threads, unless they say wall.
@@ -26,6 +27,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -201,10 +203,36 @@ def memory() -> None:
     print(f"bound 700 MB, rank {law.solve.rank}: {used:.0f} MB of anonymous memory beyond the start")
 
 
-def _anonymous() -> int:
+def _anonymous(process: int | str = "self") -> int:
     """Resident memory without the pages of files."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
+
+
+class Spent(NamedTuple):
+    """What a command took: seconds, and the most anonymous memory in bytes."""
+
+    code: int
+    wall: float
+    cpu: float
+    anonymous: int
+
+
+def watched(words: list[str], **options) -> Spent:
+    """Run a command and watch its memory."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    process, most = subprocess.Popen(words, **options), 0
+    while process.poll() is None:
+        try:
+            most = max(most, _anonymous(process.pid))
+        except (FileNotFoundError, StopIteration):
+            break
+        time.sleep(0.02)
+    code = process.wait()
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Spent(code, wall, used, most)
 
 
 def command(rows: int | None = None) -> None:
@@ -216,20 +244,9 @@ def command(rows: int | None = None) -> None:
     words = [sys.executable, "-m", "finitewidth", "predict", str(folder / "train.npz"), "--test"]
     words += [str(folder / "test.npz"), "--activation", "relu", "--hidden", f"128x{HIDDEN}", "--order", "0"]
     words += ["--scale", "common", "--task", "classification", "--out", str(folder / "out"), *sys.argv[2:]]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
-    process, most = subprocess.Popen(words), 0
-    while process.poll() is None:
-        try:
-            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-            most = max(most, next((int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0))
-        except FileNotFoundError:
-            break
-        time.sleep(0.2)
-    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"{wall:.0f} s wall, {used:.0f} CPU seconds, {most / 1e6:.2f} GB anonymous")
-    if process.returncode == 0:
+    spent = watched(words)
+    print(f"{spent.wall:.0f} s wall, {spent.cpu:.0f} CPU seconds, {spent.anonymous / 1e9:.2f} GB anonymous")
+    if spent.code == 0:
         summary = json.loads((folder / "out" / "summary.json").read_text())
         if "solver" in summary:
             print(json.dumps(summary["solver"] | {"rows with variances": None, "variances": None}, indent=1))
@@ -247,6 +264,41 @@ def sizes() -> None:
     for rows in (500, 5_000, 20_000):
         print(f"{rows:,} rows", flush=True)
         command(rows)
+
+
+def tables() -> None:
+    """The command on tables of ten columns and a number to predict, a fifth more rows as a test.
+
+    Each runs twice, so that its programs are compiled. Memory is that beyond the command of order 0 on 100
+    rows, in float64 matrices of the training rows.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tables-"))
+    rng = np.random.default_rng(SEED)
+    words = [sys.executable, "-m", "finitewidth", "predict"]
+    print("| training rows | options | wall, s | CPU s | memory, GB | matrices | load |")
+    print("|---|---|---|---|---|---|---|")
+    least = None
+    for rows in (100, 500, 2_000, 5_000):
+        for name, count in (("train", rows), ("test", rows // 5)):
+            x = rng.normal(size=(count, 10))
+            y = np.sin(x[:, 0] * x[:, 1]) + x[:, 2] + 0.3 * rng.normal(size=count)
+            head = ",".join([*"abcdefghij", "y"])
+            np.savetxt(
+                folder / f"{name}.csv", np.c_[x, y], delimiter=",", header=head, comments="", fmt="%.9g"
+            )
+        files = [str(folder / "train.csv"), "--test", str(folder / "test.csv"), "--target", "y"]
+        for options in (["--order", "0"], []):
+            out = ["--out", str(folder / "out"), "--force", *options, *sys.argv[2:]]
+            for _ in range(2):
+                spent = watched([*words, *files, *out], stdout=subprocess.DEVNULL)
+            least = least or spent.anonymous
+            matrices = (spent.anonymous - least) / (8 * rows**2)
+            print(
+                f"| {rows:,} | {' '.join(options) or 'none'} | {spent.wall:.1f} | {spent.cpu:.1f} | "
+                f"{spent.anonymous / 1e9:.2f} | {matrices:.1f} | {os.getloadavg()[0]:.1f} |",
+                flush=True,
+            )
+    shutil.rmtree(folder)
 
 
 def library(rows: int | None = None) -> None:
@@ -276,7 +328,9 @@ def library(rows: int | None = None) -> None:
 
 
 def main() -> None:
-    parts = {part.__name__: part for part in (tiles, workers, iterations, memory, library, fashion, sizes)}
+    parts = {
+        part.__name__: part for part in (tiles, workers, iterations, memory, library, fashion, sizes, tables)
+    }
     for name in sys.argv[1:2] or parts:
         parts[name]()
 

@@ -4,6 +4,7 @@ A piece of work is a function and one small item. What it needs and what it make
 worker can reach, so that no array travels and nothing is lost with a worker.
 """
 
+import asyncio
 import os
 import uuid
 from abc import ABC, abstractmethod
@@ -142,12 +143,21 @@ def engine_of(scheduler: str | None) -> Engine:
     return Threads() if scheduler is None else DaskCluster(scheduler)
 
 
+def check_scheduler(scheduler: str | None) -> None:
+    """Refuse an address where no scheduler with workers answers, before work is done that it would lose."""
+    if scheduler is not None:
+        engine_of(scheduler).close()
+
+
 def _client(address: str, seconds: float | int) -> Any:
     try:
         from distributed import Client
     except ImportError:
         raise ModuleNotFoundError("a scheduler needs Dask: pip install 'finitewidth[scale]'.") from None
     try:
+        # In a thread of its own, since a notebook's thread runs a loop already.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _greet(address, seconds)).result()
         client = Client(address, timeout=seconds, name="finitewidth", set_as_default=False)
     except Exception as error:
         # Whatever answers there may not speak Dask's language: its errors are of every kind.
@@ -163,3 +173,14 @@ def _client(address: str, seconds: float | int) -> Any:
             f"the scheduler at {address} has no workers: start some with `dask worker {address}`."
         ) from None
     return client
+
+
+async def _greet(address: str, seconds: float | int) -> None:
+    """Ask a scheduler who it is: a client that fails on its way waits 20 seconds more when it is deleted."""
+    from distributed import rpc
+
+    scheduler = rpc(address, timeout=seconds)
+    try:
+        await asyncio.wait_for(scheduler.identity(), seconds)
+    finally:
+        await scheduler.close_rpc()

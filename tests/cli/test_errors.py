@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,26 @@ def test_what_the_system_refuses_is_no_bug(command, monkeypatch, error, sentence
     monkeypatch.setattr(MODULE, "check_output", raising(error))
     result = command(*TUNE)
     assert (result.code, result.err) == (2, sentence)
+
+
+@pytest.mark.parametrize(
+    ("solver", "sentence"),
+    [
+        (
+            "iterative",
+            r"353 rows need [\d.]+ MB of memory beside their kernels, and the bound is 1 MB: give more",
+        ),
+        (
+            "direct",
+            r"the direct solver needs [\d.]+ MB for 353 training and 89 test rows, and the bound is 1 MB",
+        ),
+    ],
+)
+def test_a_bound_on_memory_that_is_too_small_says_what_is_needed(command, solver, sentence):
+    asked = ("--hidden", "8", "--order", "0", "--solver", solver, "--memory", "1", "--out", "run")
+    result = command("predict", "diabetes", *asked)
+    assert result.code == 2
+    assert re.search(sentence, " ".join(result.err.split())), result.err
 
 
 def test_a_folder_that_may_not_be_written_to(command, monkeypatch):

@@ -112,7 +112,6 @@ def test_the_first_correction_is_that_of_the_library(command, columns, tmp_path)
             ("--order", "1", "--most-samples", "0"),
             "--most-samples must be a whole number, 1 or more, got '0'.",
         ),
-        (("--order", "1", "--ridge", "0.5", "--steps", "9"), "with a ridge, here 0.5, at its end only"),
     ],
 )
 def test_orders_that_do_not_exist_are_refused(command, prices, tmp_path, asked, sentence):
@@ -120,6 +119,16 @@ def test_orders_that_do_not_exist_are_refused(command, prices, tmp_path, asked, 
     assert result.code != 0
     assert sentence in result.err
     assert not (tmp_path / "run").exists()
+
+
+def test_order_one_takes_a_ridge_and_a_number_of_steps(command, prices, tmp_path):
+    asked = ("--hidden", "512", "--order", "1", "--ridge", "0.5", "--steps", "9")
+    result = command("predict", "prices.csv", "--target", "price", *asked, "--out", "run")
+    assert result.code == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["prediction"]["order"] == 1
+    assert summary["training"]["ridge"] == 0.5
+    assert summary["finite width"]["correction of the variance (rms)"] > 0
 
 
 def test_verification_is_written_and_printed(command, prices, tmp_path):

@@ -33,3 +33,11 @@ def test_single_precision_of_many_rows_keeps_six_digits_of_each(rng):
     M = root @ root.T + np.eye(n)
     exact = np.sum(((V * gain) @ M) * (V * gain), axis=1)
     np.testing.assert_allclose(congruence_diagonal(V, M, gain), exact, rtol=3e-6)
+
+
+def test_double_precision_of_many_rows_where_it_is_asked_for(rng):
+    n = 1_100
+    V, gain, root = rng.normal(size=(n, 40)), rng.uniform(size=40), rng.normal(size=(40, 5))
+    M = root @ root.T
+    exact = np.sum(((V * gain) @ M) * (V * gain), axis=1)
+    assert_close(congruence_diagonal(V, M, gain, precise=True), exact)

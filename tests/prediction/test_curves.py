@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.prediction.infinite_width import curves
 from tolerances import SOLVE, assert_close
 
 NET = fw.MLP((16, 16), "relu", 0.2, 1.8, 0.5, 1.2)
@@ -25,13 +26,22 @@ def problem(rng):
 )
 def test_curves_are_the_expected_loss_of_the_law_at_every_time(rng, problem, algorithm, at, start, ridge):
     y_test = rng.normal(size=(5, 2))
-    curves = fw.loss_curves(problem, algorithm, at, y_test, initial=start, ridge=ridge)
+    found = fw.loss_curves(problem, algorithm, at, y_test, initial=start, ridge=ridge)
     x, y = problem.x_train, problem.y
     for i, t in enumerate(at):
         stopped = algorithm.stopped(t)
-        for points, target, curve in ((problem.x_test, y_test, curves.test), (x, y, curves.train)):
+        for points, target, curve in ((problem.x_test, y_test, found.test), (x, y, found.train)):
             law = fw.predict(NET, x, y, points, stopped, initial=start, ridge=ridge)
             assert_close(curve[i] + 1, float(law.expected_loss(jnp.asarray(target))) / len(target) + 1, SOLVE)
+
+
+def test_the_form_of_the_test_loss_is_that_of_all_pairs_of_modes(rng, problem, monkeypatch):
+    """Three rows of modes at a time, those above the diagonal alone, against all of them at once."""
+    y_test, steps = rng.normal(size=(5, 2)), [0, 1, 6, math.inf]
+    whole = fw.loss_curves(problem, fw.GradientDescent(0.05), steps, y_test, ridge=0.3)
+    monkeypatch.setattr(curves, "_ROWS", 3)
+    again = fw.loss_curves(problem, fw.GradientDescent(0.05), steps, y_test, ridge=0.3)
+    assert_close(again.test, whole.test, SOLVE)
 
 
 def test_step_is_chosen_from_the_spectrum(problem):
@@ -55,6 +65,6 @@ def test_wrong_test_targets_and_algorithms(problem):
 def test_times_may_be_any_array_of_numbers(at):
     x = np.linspace(-1, 1, 4)[:, None]
     problem = fw.TrainingProblem.of(fw.MLP((1,), "relu", 0.1, 2.0), x, x, x)
-    curves = fw.loss_curves(problem, fw.GradientDescent(), at)
-    assert_close(curves.at, np.array([0.0, 3.0, 7.0]))
-    assert (np.diff(curves.train) < 0).all()
+    found = fw.loss_curves(problem, fw.GradientDescent(), at)
+    assert_close(found.at, np.array([0.0, 3.0, 7.0]))
+    assert (np.diff(found.train) < 0).all()

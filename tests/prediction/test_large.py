@@ -114,6 +114,9 @@ def test_the_switch_goes_by_bytes(data):
     name, why = budget.chosen_solver("auto", 1000, 100, budget.direct_bytes(1000, 100) - 1)
     assert name == "iterative"
     assert "would take 59.4 MB of 59.4 MB" in why
+    assert budget.chosen_solver("direct", 1000, 100, None) == ("direct", "as asked")
+    with pytest.raises(MemoryError, match=r"needs 59\.4 MB for 1,000 training and 100 test rows"):
+        budget.chosen_solver("direct", 1000, 100, budget.direct_bytes(1000, 100) - 1)
     with pytest.raises(
         ValueError, match="solver must be one of auto, direct, iterative, nystrom, got 'fast'"
     ):

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.cli import main
 from finitewidth.cli.lab_job import run_all
 from finitewidth.engines import DaskCluster
 from finitewidth.lab.framework.registry import claim
@@ -21,6 +24,22 @@ from scale.kernels_of_points import NET, TILE, points
 
 # One that draws networks, and one that does not.
 CLAIMS = ("conditional-gaussian-layer", "linear-critical")
+
+# A client that is killed in the middle of its run; workers end the tiles they have by then, so they are many.
+CLIENT = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+import finitewidth as fw
+
+x, store = np.random.default_rng(5).normal(size=(400, 3)), Path(sys.argv[1])
+
+def progress(done, total):
+    if done == 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+fw.scale.gram(fw.MLP((1, 1), "relu", 0.1, 2.0), x, store, tile=16, scheduler=sys.argv[2], progress=progress)
+"""
 
 
 class Cluster:
@@ -86,6 +105,118 @@ def test_a_cluster_computes_the_same_bits_as_threads(cluster, by_threads, tmp_pa
     kept = gram(NET, points(), tmp_path / "k", tile=TILE, scheduler=cluster.address)
     for name in ("nngp", "ntk"):
         assert (np.asarray(getattr(kept, name)) == np.asarray(getattr(by_threads, name))).all()
+
+
+def test_a_client_that_is_killed_goes_on_where_it_ended(cluster, tmp_path):
+    words = [sys.executable, "-c", textwrap.dedent(CLIENT), str(tmp_path / "k"), cluster.address]
+    assert subprocess.run(words).returncode == -signal.SIGKILL
+    # Workers may still write tiles that they had begun; then nobody does.
+    cluster.wait_for(lambda: not _busy(cluster.address))
+    written = _times(tmp_path / "k")
+    assert 8 <= len(written) < 325
+    calls = []
+    kept = gram(
+        NET, points(400), tmp_path / "k",
+        tile=TILE, scheduler=cluster.address, progress=lambda *done: calls.append(done),
+    )  # fmt: skip
+    assert calls[0] == (len(written), 325)
+    assert len(calls) == 1 + 325 - len(written)
+    assert {p: at for p, at in _times(tmp_path / "k").items() if p in written} == written
+    assert kept.missing() == []
+    local = gram(NET, points(400), tmp_path / "here", tile=TILE)
+    for name in ("nngp", "ntk"):
+        assert (np.asarray(getattr(kept, name)) == np.asarray(getattr(local, name))).all()
+
+
+def _times(store: Path) -> dict[str, int]:
+    """When each tile that is whole in both arrays was written."""
+    files = [p for p in (store / "ntk" / "c").glob("*/*") if p.suffix != ".partial"]
+    both = [p for p in files if (store / "nngp" / "c" / p.parent.name / p.name).exists()]
+    return {f"{p.parent.name}/{p.name}": p.stat().st_mtime_ns for p in both}
+
+
+def _busy(address: str) -> int:
+    """Tasks that the scheduler knows of, and those that workers are at although it does not any more."""
+
+    def of_worker(dask_worker) -> int:
+        state = dask_worker.state
+        return len(state.all_running_tasks) + len(state.ready) + len(state.tasks)
+
+    with DaskCluster(address) as engine:
+        known = engine._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+        return known + sum(engine._client.run(of_worker).values())
+
+
+TRAIN = ("train-ensemble", "table.csv", "--hidden", "4", "--size", "6", "--steps", "3", "--quiet")
+PREDICT = (
+    "predict", "table.csv", "--target", "y", "--hidden", "4", "--order", "0", "--steps", "3", "--verify", "3"
+)  # fmt: skip
+TILED = ("predict", "table.csv", "--target", "y", "--hidden", "4", "--order", "0", "--solver", "iterative")
+LAB = ("lab", "run", "linear-critical")
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capfd):
+    """`finitewidth` in this process, in a directory with a table; its code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(2).normal(size=(20, 3))
+    np.savetxt("table.csv", rows, delimiter=",", header="a,b,y", comments="")
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["finitewidth", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code or 0
+        return code, "".join(capfd.readouterr())
+
+    return run
+
+
+@pytest.mark.parametrize("words", [TRAIN, PREDICT, LAB], ids=["train-ensemble", "predict", "lab"])
+def test_a_command_on_a_cluster_writes_what_it_writes_without(cluster, command, words, monkeypatch):
+    used, connect = [], DaskCluster.map
+
+    def noted(self, *arguments):
+        used.append(self.address)
+        return connect(self, *arguments)
+
+    monkeypatch.setattr(DaskCluster, "map", noted)
+    name = "{}.npz" if words is TRAIN else "{}"
+    code, said = command(*words, "--out", name.format("here"))
+    assert (code, used) == (0, []), said
+    code, said = command(*words, "--out", name.format("there"), "--scheduler", cluster.address)
+    assert (code, set(used)) == (0, {cluster.address}), said
+    here, there = (_results(words, name.format(place)) for place in ("here", "there"))
+    assert here == there
+
+
+def _results(words: tuple[str, ...], place: str) -> object:
+    """What a command found, without its times."""
+    if words is TRAIN:
+        with np.load(place) as found:
+            return found["outputs"].tolist()
+    if words is PREDICT:
+        return json.loads(Path(place, "summary.json").read_text())["verification"]
+    return json.loads(Path(place, "linear-critical.json").read_text())["checks"]
+
+
+@pytest.mark.parametrize(
+    "words", [TRAIN, PREDICT, TILED, LAB], ids=["train-ensemble", "predict", "tiles", "lab"]
+)
+def test_a_command_without_a_scheduler_that_answers_ends_soon(command, words):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    started = time.monotonic()
+    code, said = command(*words, "--out", "run.npz" if words is TRAIN else "run", "--scheduler", address)
+    assert code == 2
+    assert time.monotonic() - started < 15
+    told = " ".join(said.split())
+    assert f"no Dask scheduler answers at '{address}' within 10 seconds" in told
+    assert "Traceback" not in said
+    assert not Path("run", "summary.json").exists()
 
 
 def test_ensembles_of_a_cluster_are_those_of_threads(cluster, tmp_path):

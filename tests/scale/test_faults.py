@@ -5,9 +5,11 @@ import os
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy as np
@@ -170,5 +172,32 @@ def test_a_scheduler_that_does_not_answer_is_said_within_fifteen_seconds(tmp_pat
     with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at '{address}' within 2 seconds"):
         DaskCluster(address, seconds=2)
     assert time.monotonic() - started < 7
-    with pytest.raises(ConnectionError, match="no Dask scheduler answers at 'nonsense://"):
-        DaskCluster("nonsense://here", seconds=2)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "nonsense://here", "tcp://127.0.0.1"])
+def test_what_is_no_address_leaves_no_client_behind(address):
+    # A client that could not be made waits for 20 seconds when it is deleted, and then prints a traceback.
+    lines = f"from finitewidth.engines import check_scheduler\ncheck_scheduler({address!r})"
+    started = time.monotonic()
+    run = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
+    assert time.monotonic() - started < 15
+    assert run.stderr.splitlines()[-1].startswith(
+        f"ConnectionError: no Dask scheduler answers at {address!r}"
+    )
+    assert "__del__" not in run.stderr
+
+
+def test_a_server_that_is_no_scheduler_is_told_apart():
+    with socketserver.TCPServer(("127.0.0.1", 0), _Web) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = "tcp://{}:{}".format(*server.server_address)
+        started = time.monotonic()
+        with pytest.raises(ConnectionError, match="no Dask scheduler answers"):
+            DaskCluster(address, seconds=2)
+        assert time.monotonic() - started < 7
+        server.shutdown()
+
+
+class _Web(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")

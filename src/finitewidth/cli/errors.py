@@ -42,7 +42,7 @@ def leave(error: BaseException) -> NoReturn:
         fail(_as_sentence(words))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _leave_at_once()
-    if isinstance(error, ValueError | TypeError | OSError) and _said_by_us(error.__traceback__):
+    if isinstance(error, ValueError | TypeError | OSError | MemoryError) and _said_by_us(error.__traceback__):
         fail(str(error))
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else "the system refused: "

@@ -37,8 +37,12 @@ class Spectrum(eqx.Module):
 
     @classmethod
     def by_lapack(cls, kernel: Float[AnyArray, "train train"]) -> "Spectrum":
-        """The same in NumPy, with one copy of the kernel and the least scratch memory."""
-        matrix = np.array(kernel, order="F", copy=True)
+        """The same in NumPy, with one copy of the kernel."""
+        return cls.in_place(np.array(kernel, order="F", copy=True))
+
+    @classmethod
+    def in_place(cls, matrix: Float[np.ndarray, "train train"]) -> "Spectrum":
+        """The same where the kernel was, column by column in memory; LAPACK takes two matrices of scratch."""
         eigenvalues, eigenvectors = eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
         return cls(np.maximum(eigenvalues, 0), eigenvectors)
 
@@ -88,6 +92,18 @@ class SpectralFilter(NamedTuple):
         return self.eigenvectors @ (self.gain[:, None] * (self.eigenvectors.T @ right))
 
 
+def spectral_filter(
+    spectrum: Spectrum, algorithm: SpectralAlgorithm, ridge: float | int = 0.0
+) -> SpectralFilter:
+    """The gains of the modes; the algorithm's open choices are made from the spectrum."""
+    if not algorithm.converged:
+        algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
+        return SpectralFilter(spectrum.eigenvectors, algorithm.gain(spectrum.eigenvalues + ridge))
+    if algorithm.can_diverge:
+        algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
+    return SpectralFilter(spectrum.eigenvectors, spectrum.inverse(ridge))
+
+
 def training_filter(
     kernel: Float[Array, "train train"],
     algorithm: SpectralAlgorithm,
@@ -101,14 +117,8 @@ def training_filter(
     """
     if not (is_number(ridge) and ridge >= 0):
         raise ValueError(f"ridge must be zero or more, got {ridge}.")
-    if spectrum is not None and algorithm.converged:
-        if algorithm.can_diverge:
-            algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
-        return SpectralFilter(spectrum.eigenvectors, spectrum.inverse(ridge))
-    if not algorithm.converged:
-        spectrum = spectrum or Spectrum.of(kernel)
-        algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
-        return SpectralFilter(spectrum.eigenvectors, algorithm.gain(spectrum.eigenvalues + ridge))
+    if spectrum is not None or not algorithm.converged:
+        return spectral_filter(spectrum or Spectrum.of(kernel), algorithm, ridge)
     if algorithm.can_diverge:
         algorithm.resolved(largest_eigenvalue(kernel) + ridge)
     return factorise(kernel, ridge, "the training NTK")

@@ -26,15 +26,19 @@ def congruence(V: Float[AnyArray, "n n"], K: Float[AnyArray, "n n"]) -> Float[np
 
 
 def congruence_diagonal(
-    V: Float[np.ndarray, "rows n"], M: Float[np.ndarray, "n n"], gain: Float[np.ndarray, " n"]
+    V: Float[np.ndarray, "rows n"],
+    M: Float[np.ndarray, "n n"],
+    gain: Float[np.ndarray, " n"],
+    *,
+    precise: bool = False,
 ) -> Float[np.ndarray, " rows"]:
     r"""$\sum_{jk} V_{ij} g_j M_{jk} g_k V_{ik}$ for symmetric positive M; of many rows in single precision.
 
     With $M = T + T^T$, T triangular, it is twice the sum over T alone, some columns of T at a time. The
     terms of a positive matrix do not cancel, so single precision leaves a relative error of 1e-6, whatever
-    the sizes of the gains.
+    the sizes of the gains. `precise` keeps double precision, for forms that something is subtracted from.
     """
-    dtype = np.float32 if len(V) > _MANY else V.dtype
+    dtype = np.float32 if len(V) > _MANY and not precise else V.dtype
     top = float(np.abs(gain).max()) or 1.0
     gain = gain / top
     found = np.zeros(len(V))

@@ -168,6 +168,13 @@ def as_task(
     x = as_points("x", x, model)
     check_arguments(model, params, x)
     outputs = jax.eval_shape(model, params, x)
+    if isinstance(model, Network):
+        leaving = model.layer.leaving(x.shape[1:])
+        if len(leaving) > 1 and np.size(y) != outputs.size:
+            raise ValueError(
+                f"x has points of shape {x.shape[1:]}, and the network turns them into {leaving}, outputs at "
+                "every position: put Flatten() or GlobalAveragePool() before its last Dense layer."
+            )
     y = as_labels(loss, y, outputs.shape, outputs.dtype)
     if batch_size is not None:
         check_whole("batch_size", batch_size)

@@ -6,15 +6,19 @@ $A_{ii} = \sum_j V_{ij}^2 g_j$, $[AKA]_{ii} = \sum_{jk} V_{ij} g_j \tilde K_{jk}
 $g = 1/(w+r)$: another ridge takes one product, not another factorisation.
 """
 
-import equinox as eqx
-import numpy as np
-from jaxtyping import Float
+from collections.abc import Iterable
 
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from finitewidth.architecture import Layer
 from finitewidth.arrays import AnyArray
 from finitewidth.dynamics.kernel_descent import Spectrum
 from finitewidth.linalg.congruence import congruence, congruence_diagonal
 from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
-from finitewidth.statistics.kernels import Kernels
+from finitewidth.statistics.kernels import Kernels, kernels
 
 
 def missed_labels(
@@ -26,17 +30,58 @@ def missed_labels(
     return (V @ (gain[:, None] * (V.T @ y))) / diagonal[:, None], diagonal
 
 
+class PointsInModes(eqx.Module):
+    """Test points in the basis of the training NTK's eigenvectors.
+
+    Attributes
+    ----------
+    reach, nngp
+        NTK and NNGP kernel of test and training points, times the eigenvectors, (test, train).
+    prior
+        NNGP kernel of every test point with itself, (test,).
+    """
+
+    reach: Float[np.ndarray, "test train"]
+    nngp: Float[np.ndarray, "test train"]
+    prior: Float[np.ndarray, " test"]
+
+
 class KernelModes(eqx.Module):
-    """Spectrum of the training NTK, and the NNGP kernel in the basis of its eigenvectors, (train, train)."""
+    """Spectrum of the training NTK, and the NNGP kernel in the basis of its eigenvectors, (train, train).
+
+    `test` has the test points in the same basis, where that was asked for.
+    """
 
     spectrum: Spectrum
     nngp: Float[AnyArray, "train train"]
+    test: PointsInModes | None = None
 
     @classmethod
     def of(cls, train: Kernels) -> "KernelModes":
         """Diagonalise the NTK; beside the kernels and the result this holds one matrix more for a while."""
         spectrum = Spectrum.by_lapack(train.ntk)
         return cls(spectrum, congruence(spectrum.eigenvectors, train.nngp))
+
+    @classmethod
+    def of_inputs(cls, net: Layer, x: Float[Array, "train ..."]) -> "KernelModes":
+        """Compute the kernels and keep none of them: with LAPACK's scratch four matrices at the most."""
+        nngp, ntk = jax.block_until_ready(kernels(net, x))
+        # Its rows are its columns, and LAPACK works by columns.
+        matrix = np.array(np.asarray(ntk).T, copy=True)
+        del ntk
+        spectrum = Spectrum.in_place(matrix)
+        return cls(spectrum, congruence(spectrum.eigenvectors, nngp))
+
+    def reaching(
+        self, strips: Iterable[tuple[slice, Kernels]], prior: Float[AnyArray, " test"]
+    ) -> "KernelModes":
+        """These modes with test points: kernels (test, train) of some of them at a time, and their own."""
+        V, own = np.asarray(self.spectrum.eigenvectors), np.asarray(prior)
+        reach, nngp = (np.empty((len(own), len(V)), V.dtype) for _ in range(2))
+        for rows, part in strips:
+            np.matmul(np.asarray(part.ntk), V, out=reach[rows])
+            np.matmul(np.asarray(part.nngp), V, out=nngp[rows])
+        return KernelModes(self.spectrum, self.nngp, PointsInModes(reach, nngp, own))
 
     def left_out(self, ridge: float | int, y: Float[AnyArray, "train out"]) -> LeftOut:
         """Predictions at each training point by networks trained to the end without it."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from finitewidth.architecture import Layer
+from finitewidth.architecture import Layer, dense_stack
 from finitewidth.checks import is_number
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm, check_algorithm
 from finitewidth.prediction.data import Start
@@ -157,16 +157,17 @@ def predict(
             f'order="1/2" is computed by KinkWindows(), and by it alone: got {order=}, {method=}.'
         )
     if not isinstance(net, TrainingProblem):
-        bytes = check_memory(memory)
-        chosen, why = chosen_solver(solver, _length(x_train), _length(x_test), bytes)
+        chosen, why = chosen_solver(solver, _length(x_train), _length(x_test), memory)
         if chosen != "direct":
             _refuse_at_size(chosen, why, algorithm, order, initial, method)
-            settings = {"memory": bytes, "store": store, "scheduler": scheduler}
+            settings = {"memory": check_memory(memory), "store": store, "scheduler": scheduler}
             return _large(net, (x_train, y_train, x_test), algorithm, ridge, chosen, why, settings)
     elif solver not in ("auto", "direct"):
         raise ValueError(
             f"a TrainingProblem holds its kernels: solver={solver!r} needs net and data instead."
         )
+    if order and isinstance(net, Layer) and (method is None or method.expands):
+        dense_stack(net, f"{order=}")
     problem = _problem(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
         if ridge != 0 or initial is not None:

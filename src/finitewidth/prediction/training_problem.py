@@ -1,11 +1,12 @@
 """A network, its training set and its test points, with the kernels between them."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.architecture import Layer
@@ -15,7 +16,7 @@ from finitewidth.linalg.cholesky import SingularKernelError, suggested_ridge
 from finitewidth.prediction.data import as_targets, first_duplicate, warn_of_few_rows
 from finitewidth.prediction.kernel_modes import KernelModes
 from finitewidth.statistics.inputs import ArrayLike, as_inputs, check_same_shape
-from finitewidth.statistics.kernels import Kernels, kernel_blocks, kernels
+from finitewidth.statistics.kernels import Kernels, kernel_blocks, kernel_strips, kernels, own_outputs
 
 # Of so few points, all kernels are blocks of one matrix: compiling takes longer than anything else.
 _FEW = 512
@@ -60,7 +61,8 @@ class TrainingProblem(eqx.Module):
         computed whenever they are asked for: `computed()` gives a problem that keeps them.
     modes
         Eigenvectors of the training NTK, in a problem that `diagonalised()` returned: ridges, loss curves,
-        stops and predictions are then filters on this one spectrum.
+        stops and predictions are then filters on this one spectrum. One that `in_modes` returned has those
+        of its test points too.
     """
 
     net: Layer
@@ -75,6 +77,25 @@ class TrainingProblem(eqx.Module):
         """Check the data and compute the kernels."""
         x_train, y, x_test = checked_data(net, x_train, y_train, x_test)
         return cls(net, x_train, y, x_test).computed()
+
+    @classmethod
+    def in_modes(
+        cls, net: Layer, x_train: ArrayLike, y_train: ArrayLike, x_test: ArrayLike
+    ) -> "TrainingProblem":
+        """Check the data and keep the modes of the kernels in place of the kernels.
+
+        Ridges, loss curves, stops and variances need no more. Between test points there is nothing but their
+        own variances, so that many of them cost little.
+        """
+        x_train, y, x_test = checked_data(net, x_train, y_train, x_test)
+        if len(x_train) + len(x_test) <= _FEW:
+            train, test_train, test = jax.block_until_ready(kernel_blocks(net, x_train, x_test))
+            modes = KernelModes.of(train).reaching([(slice(None), test_train)], jnp.diag(test.nngp))
+        else:
+            modes = KernelModes.of_inputs(net, x_train)
+            strips = kernel_strips(net, x_test, x_train)
+            modes = modes.reaching(strips, own_outputs(net, x_test).nngp)
+        return cls(net, x_train, y, x_test, modes=modes)
 
     @classmethod
     def on_training_points(cls, net: Layer, x: ArrayLike, y: ArrayLike) -> "TrainingProblem":
@@ -99,6 +120,12 @@ class TrainingProblem(eqx.Module):
         """Spectrum of the training NTK: the one at hand, or a new one."""
         return Spectrum.by_lapack(self.train.ntk) if self.modes is None else self.modes.spectrum
 
+    def reach(self, spectrum: Spectrum) -> Float[np.ndarray, "test train"]:
+        """NTK of test and training points in the basis of the training kernel's eigenvectors."""
+        if self.modes is not None and self.modes.test is not None:
+            return self.modes.test.reach
+        return np.asarray(self.test_train.ntk) @ np.asarray(spectrum.eigenvectors)
+
     def at(self, x_test: Float[Array, "test ..."]) -> "TrainingProblem":
         """The same training with other test points; the training kernels are kept."""
         return self._at(x_test, self.train)
@@ -112,7 +139,8 @@ class TrainingProblem(eqx.Module):
             train = train or kernels(net, x_train)
             every = ProblemKernels(train, kernels(net, x_test, x_train), kernels(net, x_test))
         # What follows is LAPACK; its threads and those of a kernel still under way would fight for the cores.
-        return dataclasses.replace(self, x_test=x_test, kernels=jax.block_until_ready(every))
+        modes = None if self.modes is None else dataclasses.replace(self.modes, test=None)
+        return dataclasses.replace(self, x_test=x_test, kernels=jax.block_until_ready(every), modes=modes)
 
     @property
     def train(self) -> Kernels:
@@ -136,15 +164,14 @@ class TrainingProblem(eqx.Module):
         assert every is not None
         return every
 
-    def refuse_duplicates(
-        self, which: str, kernel: Float[Array, "train train"], remedy: str = "ridge"
-    ) -> None:
+    def refuse_duplicates(self, governed: Literal["ntk", "nngp"] = "ntk", remedy: str = "ridge") -> None:
         """Say which training points are equal, and what helps; rounding may hide it from the kernel."""
         pair = first_duplicate(self.x_train)
         if pair is not None:
+            which = "the training NTK" if governed == "ntk" else "the training NNGP kernel"
             raise SingularKernelError(
-                f"{which} is singular: training points {pair[0]} and {pair[1]} are equal. "
-                f"Remove one, or pass {remedy} > 0, say {suggested_ridge(kernel):.1g}."
+                f"{which} is singular: training points {pair[0]} and {pair[1]} are equal. Remove one, or "
+                f"pass {remedy} > 0, say {suggested_ridge(getattr(self.train, governed)):.1g}."
             )
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import jax
 import numpy as np
 
-from finitewidth.architecture import MLP, dense_stack
+from finitewidth.architecture import MLP, Layer, dense_stack
 from finitewidth.architecture.networks import is_dense_stack
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.expectations.derivative_moments import is_smooth
@@ -26,10 +26,21 @@ _COARSE = 0.2
 _STARTING_SECONDS, _SECONDS_PER_LAYER, _ROWS = 10.0, 2.7, 400
 
 
+Order = Literal[0, 1, "1/2"]
+
+
 class ShownLaw(NamedTuple):
     """A law, and a sentence that says why it has no correction in 1/width; empty where that needs none."""
 
     law: TrainedDistribution
+    remark: str = ""
+
+
+class ChosenOrder(NamedTuple):
+    """Which correction to compute, whether it was asked for, and, where one was left out, why."""
+
+    order: Order
+    asked: bool
     remark: str = ""
 
 
@@ -44,28 +55,36 @@ def estimated_seconds(net: MLP, points: int) -> float:
     return _STARTING_SECONDS + _SECONDS_PER_LAYER * work
 
 
+def chosen_order(net: Layer, points: int, order: Literal[0, 1, "1/2", "auto"]) -> ChosenOrder:
+    """ "auto" adds the correction in 1/width where there is one and it is quick; `points` are all rows."""
+    if order != "auto":
+        return ChosenOrder(order, order != 0)
+    if not is_dense_stack(net):
+        return ChosenOrder(0, False)
+    stack = dense_stack(net)
+    if not is_smooth(stack.activation.function) or min(stack.hidden, default=0) <= 1:
+        return ChosenOrder(0, False)
+    seconds = estimated_seconds(stack, points)
+    if seconds <= _LONGEST_SECONDS:
+        return ChosenOrder(1, False)
+    remark = f"Not computed, as it would take some {seconds:.0f} seconds: --order 1 does it."
+    return ChosenOrder(0, False, remark)
+
+
 def shown_law(
     problem: TrainingProblem,
     algorithm: GradientDescent,
     ridge: float,
-    order: Literal[0, 1, "1/2", "auto"],
+    chosen: ChosenOrder,
     *,
     most_samples: int,
     seed: int,
     announce: Callable[[str], None],
 ) -> ShownLaw:
     """The trained distribution; sampling reports how far it has come."""
-    asked = order in (1, "1/2")
-    if order == "auto" and not is_dense_stack(problem.net):
-        order = 0
-    if order == "auto":
-        net, points = dense_stack(problem.net), len(problem.x_train) + len(problem.x_test)
-        seconds = estimated_seconds(net, points)
-        smooth = is_smooth(net.activation.function) and min(net.hidden, default=0) > 1
-        order = 1 if smooth and seconds <= _LONGEST_SECONDS else 0
-        if smooth and order == 0:
-            remark = f"Not computed, as it would take some {seconds:.0f} seconds: --order 1 does it."
-            return ShownLaw(predict(problem, None, None, None, algorithm, ridge=ridge), remark)
+    order, asked, remark = chosen
+    if order == 0:
+        return ShownLaw(predict(problem, None, None, None, algorithm, ridge=ridge), remark)
 
     def report(done: float, error: float) -> None:
         announce(f"correction for finite width: {100 * done:.0f} %, standard error {100 * error:.0f} %")

@@ -15,7 +15,7 @@ from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.large.law import LargeLaw
 from finitewidth.study.directory import PREDICTIONS, REPORT, SUMMARY, replace_files
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
-from finitewidth.study.study import Study
+from finitewidth.study.study import Law, Study
 from finitewidth.verification.result import Verification
 
 
@@ -40,7 +40,7 @@ def predictions(study: Study) -> str:
         if data.y_test is not None:
             columns[data.target] = data.center + data.unit * data.y_test[:, 0]
         columns |= {"predicted": study.mean[:, 0], "std": study.std}
-        if not isinstance(study.law, LargeLaw) and study.law.correction is not None:
+        if isinstance(study.law, TrainedDistribution) and study.law.correction is not None:
             columns |= {
                 "correction": data.unit * np.asarray(study.law.mean_correction[:, 0]),
                 "standard error of correction": data.unit * np.asarray(study.law.mean_correction_error[:, 0]),
@@ -112,11 +112,12 @@ def _network(net: Layer, outputs: int) -> dict[str, Any]:
     }
 
 
-def _order(law: TrainedDistribution | LargeLaw) -> int | str:
-    return 0 if isinstance(law, LargeLaw) or law.provenance is None else law.provenance.order
+def _order(law: Law) -> int | str:
+    origin = law.provenance if isinstance(law, TrainedDistribution) else None
+    return 0 if origin is None else origin.order
 
 
-def _solver(law: TrainedDistribution | LargeLaw) -> dict[str, Any]:
+def _solver(law: Law) -> dict[str, Any]:
     if not isinstance(law, LargeLaw):
         return {"method": "direct"}
     report = {field.name: getattr(law.solve, field.name) for field in dataclasses.fields(law.solve)}
@@ -126,7 +127,7 @@ def _solver(law: TrainedDistribution | LargeLaw) -> dict[str, Any]:
 
 def _finite_width(study: Study) -> dict[str, Any] | None:
     law = study.law
-    if isinstance(law, LargeLaw) or law.correction is None:
+    if not isinstance(law, TrainedDistribution) or law.correction is None:
         return None
     rms = lambda a: study.data.unit * root_mean_square(a)
     variance = lambda a: None if a is None else study.data.unit**2 * root_mean_square(np.diag(np.asarray(a)))

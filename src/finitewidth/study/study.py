@@ -16,14 +16,16 @@ from finitewidth.architecture.networks import with_outputs
 from finitewidth.dynamics.algorithms import GradientDescent
 from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
+from finitewidth.prediction.infinite_width.trained import pointwise_law
 from finitewidth.prediction.large.budget import check_memory, chosen_solver
 from finitewidth.prediction.large.law import LargeLaw
+from finitewidth.prediction.pointwise import PointwiseLaw
 from finitewidth.prediction.selection.class_probabilities import winning_probability
 from finitewidth.prediction.selection.early_stopping import choose_stop
 from finitewidth.prediction.selection.ridge import choose_ridge, fitted_noise, held_out
 from finitewidth.prediction.training_problem import TrainingProblem
 from finitewidth.study.baselines import Baseline, baselines
-from finitewidth.study.corrected_law import shown_law
+from finitewidth.study.corrected_law import chosen_order, shown_law
 from finitewidth.study.preparation import Prepared
 from finitewidth.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.verification.result import Verification
@@ -33,6 +35,8 @@ _CURVE_POINTS = 80
 _END = 10**6
 # Below, threads of BLAS and of boosted trees wait for each other longer than they work.
 _ROWS_FOR_THREADS = 1_000
+
+Law = TrainedDistribution | PointwiseLaw | LargeLaw
 
 
 class Choices(NamedTuple):
@@ -92,7 +96,8 @@ class Study(NamedTuple):
     ridge_chosen, stop_chosen
         Whether the ridge, or the number of steps, was chosen from the training data.
     law
-        Distribution of trained networks at the test rows, in standardised units.
+        Distribution of trained networks at the test rows, in standardised units. Without a correction and
+        without real networks there are variances only, no covariance.
     remark
         Why the law has no correction in 1/width, where that needs to be said.
     noise
@@ -118,7 +123,7 @@ class Study(NamedTuple):
     ridge_chosen: bool
     stop_chosen: bool
     largest_eta: float
-    law: TrainedDistribution | LargeLaw
+    law: Law
     remark: str
     noise: float
     alignment: Alignment
@@ -191,15 +196,20 @@ def run_study(
 
 def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> Study:
     net = choices.net(data.x_train.shape[1:], data.y_train.shape[1])
-    memory = check_memory(choices.memory)
-    solver, why = chosen_solver(choices.solver, len(data.x_train), len(data.x_test), memory)
+    asked = GradientDescent(choices.eta, choices.steps)
+    order = chosen_order(net, len(data.x_train) + len(data.x_test), choices.order)
+    # Then modes of the kernels and variances are all that is needed.
+    lean = order.order == 0 and not choices.networks and asked.converged and choices.stop == "end"
+    solver, why = chosen_solver(
+        choices.solver, len(data.x_train), len(data.x_test), choices.memory, covariance=not lean
+    )
     if solver != "direct":
         from finitewidth.study.large import run_large_study
 
-        return run_large_study(data, net, choices, solver, why, memory, announce)
+        return run_large_study(data, net, choices, solver, why, check_memory(choices.memory), announce)
     announce("kernels")
-    problem = TrainingProblem.of(net, data.x_train, data.y_train, data.x_test).diagonalised()
-    asked = GradientDescent(choices.eta, choices.steps)
+    rows = data.x_train, data.y_train, data.x_test
+    problem = TrainingProblem.in_modes(net, *rows) if lean else TrainingProblem.of(net, *rows).diagonalised()
     announce("ridge and label noise")
     ridge, chosen = _ridge(problem, asked, choices, data)
     largest = float(problem.spectrum().eigenvalues[-1]) + ridge
@@ -208,15 +218,18 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         announce("when to stop")
         algorithm = algorithm.stopped(choose_stop(problem, algorithm, data.labels, ridge=ridge).at)
     announce("prediction")
-    law, remark = shown_law(
-        problem,
-        algorithm,
-        ridge,
-        choices.order,
-        most_samples=choices.most_samples,
-        seed=choices.seed,
-        announce=announce,
-    )
+    if lean:
+        law, remark = pointwise_law(problem, algorithm, ridge=ridge), order.remark
+    else:
+        law, remark = shown_law(
+            problem,
+            algorithm,
+            ridge,
+            order,
+            most_samples=choices.most_samples,
+            seed=choices.seed,
+            announce=announce,
+        )
     left_out = held_out(problem, algorithm, ridge)
     noise = fitted_noise(left_out, data.y_train, data.labels).variance
     expected = np.asarray(law.mean), np.asarray(law.std) ** 2 + noise
@@ -243,6 +256,7 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         study = study._replace(baselines=baselines(data))
     if not choices.networks:
         return study
+    assert isinstance(law, TrainedDistribution)
     # Only here: what trains networks takes a tenth of a second to import.
     from finitewidth.verification.verify import verify
 
@@ -279,7 +293,7 @@ def _alignment(problem: TrainingProblem) -> Alignment:
 
 def _curves(
     problem: TrainingProblem,
-    law: TrainedDistribution,
+    law: TrainedDistribution | PointwiseLaw,
     algorithm: GradientDescent,
     ridge: float,
     data: Prepared,

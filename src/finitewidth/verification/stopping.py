@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.pointwise import PointwiseLaw
 from finitewidth.prediction.selection.certificates import first_step
 from finitewidth.prediction.training_problem import TrainingProblem
 
@@ -52,7 +53,7 @@ class _Approach(NamedTuple):
 
 def stop(
     problem: TrainingProblem,
-    law: TrainedDistribution,
+    law: TrainedDistribution | PointwiseLaw,
     algorithm: SpectralAlgorithm,
     ridge: float | int,
     networks: int,
@@ -70,8 +71,7 @@ def stop(
     descent = algorithm.descent(largest)
     if not descent.converged:
         return Stop(descent, 0.0)
-    V = np.asarray(spectrum.eigenvectors)
-    y, reach = np.asarray(problem.y), np.asarray(problem.test_train.ntk) @ V
+    V, y, reach = np.asarray(spectrum.eigenvectors), np.asarray(problem.y), problem.reach(spectrum)
     rounding = float(np.finfo(V.dtype).eps) * largest
     approach = _Approach(np.maximum(spectrum.eigenvalues + ridge, rounding), reach, V.T @ y)
     error = _rms(np.asarray(law.std)) / math.sqrt(networks)
@@ -79,6 +79,7 @@ def stop(
     steps = first_step(lambda t: approach.remaining(descent, t) <= tolerance, most_steps)
     pull = float(descent.eta) * ridge if settle else 0.0
     if pull > 0:
+        assert isinstance(law, TrainedDistribution)
         seen = _SHARE_OF_ERROR * error / max(_rms(np.asarray(law.mean_correction)), np.finfo(float).tiny)
         share = min(max(seen, _LEAST_UNSETTLED), _MOST_UNSETTLED)
         settled = math.ceil(math.log(share) / math.log1p(-pull))

@@ -8,6 +8,7 @@ import typer
 
 from finitewidth.cli import options
 from finitewidth.cli.console import note, output, say
+from finitewidth.engines import check_scheduler
 from finitewidth.study.directory import REPORT, check_directory
 
 _HIDDEN, _ACTIVATION = "128x3", "tanh"
@@ -120,6 +121,7 @@ def predict(
     check_directory(directory, force)
     if test is not None and new is not None:
         raise ValueError("give --test, rows with known targets, or --new, rows to predict; not both.")
+    check_scheduler(scheduler)
     from finitewidth.architecture.spec import read_spec
     from finitewidth.cli.study_table import columns_table, study_table, watched_study
     from finitewidth.data.built_in_tables import COMMON_SCALE

@@ -8,6 +8,7 @@ import typer
 from finitewidth.cli import options
 from finitewidth.cli.console import messages, output, say
 from finitewidth.cli.outputs import check_folder, check_output
+from finitewidth.engines import check_scheduler
 
 # Names of networks.losses, networks.optimizers and architecture.weights, without their imports.
 LOSSES = ("mse", "cross_entropy", "logistic", "exponential")
@@ -71,6 +72,7 @@ def train_ensemble(
         check_folder(directory, "--directory")
     elif checkpoint_every is not None:
         raise ValueError(f"--checkpoint-every {checkpoint_every} needs a --directory to write to.")
+    check_scheduler(scheduler)
     import jax
     import numpy as np
 

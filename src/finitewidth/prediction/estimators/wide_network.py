@@ -65,15 +65,14 @@ class _WideNetwork(BaseEstimator):
         targets = as_targets(y, len(X), X.dtype, "y")
         warn_of_few_rows(targets)
         self.net_ = self._network()
-        memory = check_memory(self.memory)
-        solver, why = chosen_solver(self.solver, len(X), 0, memory)
+        solver, why = chosen_solver(self.solver, len(X), 0, self.memory)
         if solver == "direct":
             self.law_ = self._learn(self.net_, X, np.asarray(targets), index)
         else:
             # Only here: Zarr and tiles are not needed below.
             from finitewidth.prediction.large.fitted import Means
 
-            means = Means(solver, why, memory, self.store, self.scheduler)
+            means = Means(solver, why, check_memory(self.memory), self.store, self.scheduler)
             self.law_ = self._learn_much(self.net_, X, np.asarray(targets), index, means)
 
     def _training_data(self, X, y, **checks: bool) -> tuple[Any, Any]:

@@ -77,7 +77,7 @@ def loss_curves(
     algorithm = algorithm.resolved(float(spectrum.eigenvalues[-1]) + ridge)
     stops = [algorithm.stopped(_plain(t)) for t in np.asarray(at).tolist()]
     if ridge == 0 and any(stop.converged for stop in stops):
-        problem.refuse_duplicates("the training NTK", problem.train.ntk)
+        problem.refuse_duplicates()
     modes = _Modes.of(problem, spectrum, initial)
     left = np.stack([np.asarray(spectrum.residual(stop, ridge)) for stop in stops])
     train = 0.5 * left**2 @ modes.power
@@ -105,7 +105,7 @@ class _Modes(NamedTuple):
     def of(cls, problem: TrainingProblem, spectrum: Spectrum, initial: Start | None) -> "_Modes":
         V, y = np.asarray(spectrum.eigenvectors), np.asarray(problem.y)
         out = y.shape[1]
-        reach = np.asarray(problem.test_train.ntk) @ V
+        reach = problem.reach(spectrum)
         if initial is not None:
             at_train, start = starting_outputs(initial, problem.x_train, problem.x_test, out)
             labels = V.T @ (y - np.asarray(at_train))
@@ -114,10 +114,14 @@ class _Modes(NamedTuple):
         labels = V.T @ y
         K = congruence(V, problem.train.nngp) if problem.modes is None else np.asarray(problem.modes.nngp)
         power = np.sum(labels**2, axis=1) + out * np.diag(K)
-        prior = out * float(np.trace(np.asarray(problem.test.nngp)))
-        linear = out * np.sum(reach * (np.asarray(problem.test_train.nngp) @ V), axis=0)
+        test = None if problem.modes is None else problem.modes.test
+        if test is None:
+            prior, shared = np.diag(problem.test.nngp), np.asarray(problem.test_train.nngp) @ V
+        else:
+            prior, shared = test.prior, test.nngp
+        linear = out * np.einsum("ij,ij->j", reach, shared)
         start = np.zeros((len(reach), out), reach.dtype)
-        return cls(labels, power, reach, start, prior, linear, K)
+        return cls(labels, power, reach, start, out * float(np.sum(prior)), linear, K)
 
     def test_loss(
         self, gains: Float[np.ndarray, "times train"], y_test: Float[np.ndarray, "test out"]
@@ -136,9 +140,11 @@ class _Modes(NamedTuple):
         if self.nngp is None:
             return found
         for start in range(0, len(self.nngp), _ROWS):
-            rows = slice(start, start + _ROWS)
-            form = self.nngp[rows] * (self.reach[:, rows].T @ self.reach)
-            found += np.sum(gains[:, rows] * (gains @ form.T), axis=1)
+            rows, columns = slice(start, start + _ROWS), slice(start, None)
+            form = self.nngp[rows, columns] * (self.reach[:, rows].T @ self.reach[:, columns])
+            # The form is symmetric: what is beside the blocks on its diagonal counts twice.
+            form[:, len(form) :] *= 2
+            found += np.sum(gains[:, rows] * (gains[:, columns] @ form.T), axis=1)
         return out * found
 
 

@@ -29,7 +29,7 @@ from finitewidth.statistics.kernels import kernels
 def posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
     """Posterior mean and covariance of the noise-free outputs at the test points."""
     if inference.noise == 0:
-        problem.refuse_duplicates("the training NNGP kernel", problem.train.nngp, "noise")
+        problem.refuse_duplicates("nngp", "noise")
     return condition(
         problem.train.nngp, problem.test_train.nngp, problem.test.nngp, problem.y, inference.noise
     )

@@ -6,13 +6,16 @@ $K_{BB} - M K_{AB} - K_{BA} M^T + M K_{AA} M^T$.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.kernel_descent import Spectrum, smoother
+from finitewidth.dynamics.kernel_descent import Spectrum, smoother, spectral_filter
 from finitewidth.linalg.cholesky import symmetric_product
+from finitewidth.linalg.congruence import congruence_diagonal
 from finitewidth.prediction.data import Start, starting_outputs
 from finitewidth.prediction.distribution import TrainedDistribution
+from finitewidth.prediction.pointwise import PointwiseLaw
 from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
 
 
@@ -29,7 +32,7 @@ def trained_distribution(
     it the start is random, with zero mean and covariance K.
     """
     if algorithm.converged and ridge == 0:
-        problem.refuse_duplicates("the training NTK", problem.train.ntk)
+        problem.refuse_duplicates()
     start = None
     spectrum = None if problem.modes is None else problem.modes.spectrum
     if initial is not None:
@@ -52,3 +55,24 @@ def law_of_training(
         return TrainedDistribution(at_test + M @ (y - at_train), jnp.zeros((len(M), len(M)), M.dtype))
     spread = symmetric_product(M, kernels.train.nngp, kernels.test_train.nngp)
     return TrainedDistribution(M @ y, kernels.test.nngp + spread)
+
+
+def pointwise_law(
+    problem: TrainingProblem, algorithm: SpectralAlgorithm, *, ridge: float = 0.0
+) -> PointwiseLaw:
+    r"""The diagonal of that covariance, for a problem that `TrainingProblem.in_modes` returned.
+
+    With the eigenvectors V of the training NTK, $R = \Theta_{BA}V$, $S = K_{BA}V$ and the gains g, it is
+    $K_{bb} - 2\sum_j S_{bj}g_jR_{bj} + \sum_{jk}R_{bj}g_j\tilde K_{jk}g_kR_{bk}$.
+    """
+    modes = problem.modes
+    if modes is None or modes.test is None:
+        raise ValueError("problem has no modes of its test points: make it with TrainingProblem.in_modes.")
+    if algorithm.converged and ridge == 0:
+        problem.refuse_duplicates()
+    V, gain = spectral_filter(modes.spectrum, algorithm, ridge)
+    V, gain, test = np.asarray(V), np.asarray(gain), modes.test
+    mean = test.reach @ (gain[:, None] * (V.T @ np.asarray(problem.y)))
+    overlap = np.einsum("ij,ij,j->i", test.nngp, test.reach, gain)
+    spread = congruence_diagonal(test.reach, np.asarray(modes.nngp), gain, precise=True)
+    return PointwiseLaw(jnp.asarray(mean), jnp.asarray(test.prior - 2 * overlap + spread))

@@ -8,7 +8,8 @@ from finitewidth.checks import is_number
 
 SOLVERS = ("auto", "direct", "iterative", "nystrom")
 # Matrices of all pairs of training rows in double precision that live at the same time: two kernels, the
-# eigenvectors and the scratch of their routine, and rows of test points.
+# eigenvectors and the scratch of their routine, and rows of test points. Cautious where no covariance is
+# wanted: there five are enough.
 _MATRICES = 7
 _SHARE = 0.7
 _LARGEST_RANK, _LEAST_RANK = 2_000, 250
@@ -42,21 +43,32 @@ def check_memory(memory: object) -> int:
     return int(memory)
 
 
-def direct_bytes(train: int, test: int) -> int:
-    """What the direct solver holds at its peak."""
-    return 8 * (_MATRICES * train**2 + 4 * train * test + 3 * test**2)
+def direct_bytes(train: int, test: int, *, covariance: bool = True) -> int:
+    """What the direct solver holds at its peak; fewer where variances are enough."""
+    return 8 * (_MATRICES * train**2 + 4 * train * test + (3 * test**2 if covariance else 0))
 
 
-def chosen_solver(solver: str, train: int, test: int, memory: int) -> tuple[str, str]:
-    """ "direct", "iterative" or "nystrom", and why."""
+def chosen_solver(
+    solver: str, train: int, test: int, memory: float | int | None, *, covariance: bool = True
+) -> tuple[str, str]:
+    """ "direct", "iterative" or "nystrom", and why.
+
+    The direct solver keeps to a bound that was given; without one it tries what it is asked to.
+    """
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}.")
-    needed = direct_bytes(train, test)
+    needed = direct_bytes(train, test, covariance=covariance)
+    bound = check_memory(memory)
+    if solver == "direct" and memory is not None and needed > bound:
+        raise MemoryError(
+            f"the direct solver needs {_size(needed)} for {train:,} training and {test:,} test rows, and the "
+            f"bound is {_size(bound)}: give more, or leave the choice of the solver to the program."
+        )
     if solver != "auto":
         return solver, "as asked"
-    if needed <= memory:
-        return "direct", f"its matrices take {_size(needed)} of {_size(memory)}"
-    return "iterative", f"matrices in memory would take {_size(needed)} of {_size(memory)}"
+    if needed <= bound:
+        return "direct", f"its matrices take {_size(needed)} of {_size(bound)}"
+    return "iterative", f"matrices in memory would take {_size(needed)} of {_size(bound)}"
 
 
 def iterative_budget(n: int, features: int, outputs: int, itemsize: int, threads: int, memory: int) -> Budget:

@@ -124,9 +124,9 @@ def choose_ridge(
         raise ValueError(
             "a ridge can be chosen for training to the end only; stopping early has its own effect."
         )
-    ridges = _RIDGES * float(np.mean(np.diag(np.asarray(problem.train.ntk))))
-    # One eigendecomposition serves all ridges.
+    # One eigendecomposition serves all ridges. The mean of its eigenvalues is that of the diagonal.
     problem = problem.diagonalised()
+    ridges = _RIDGES * float(np.mean(problem.spectrum().eigenvalues))
     noises = [_noise_under(problem, algorithm, ridge, index) for ridge in ridges.tolist()]
     losses = np.array([noise.loss for noise in noises])
     best = _largest_of_the_best(losses) if pick is None else pick(ridges, losses)
