@@ -27,6 +27,7 @@ def test_different_points_have_all_point_masses(K, k, l):
 
 
 def test_one_point_has_the_means_and_sums_that_exist(K):
+    K = K[:2, :2]  # means of four neurons are slow at more points
     expected = bent_averages(ELU, K, 1e-8, passed_on=True).pair
     moments = BentMoments(ELU.function, K, 1e-10)
     for k, l in [(2, 0), (2, 2), (3, 1), (4, 0)]:

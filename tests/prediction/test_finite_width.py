@@ -113,8 +113,10 @@ def test_sampled_neurons_agree_with_dense_tensors(request, activation, hidden, o
 )
 def test_mean_shifts_are_those_of_the_dense_recursion(activation, hidden):
     x, _ = six_points()
+    # The recursion closes on pairs of points; the dense tensors of ELU are slow at more.
+    x = x[: 2 if activation == "elu" else 4]
     net = fw.MLP(hidden, activation, 0.2, 1.3, 0.3, 0.8)
-    tensors, shifts = corrections(net, x[:4]), mean_shifts(layer_kernels(net, x[:4]))
+    tensors, shifts = corrections(net, x), mean_shifts(layer_kernels(net, x))
     assert_close(shifts.G1, tensors.G1, TENSORS)
     assert_close(shifts.H1, tensors.H1, TENSORS)
 

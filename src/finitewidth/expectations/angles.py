@@ -8,23 +8,23 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.polynomial import chebyshev
 
-# arccos(a) / sqrt(1 - a) is analytic on [0, 1] with its nearest singularity at a = -1, so its
-# Chebyshev series gains a factor 3 + sqrt(8) per term: these degrees reach rounding.
-_POLYNOMIAL_DEGREE = {"float32": 8, "float64": 20}
-
 # Rounding alone moves a correlation by a few units in the last place per layer; closer to one
 # than this the angle carries no information and the inputs count as parallel.
 _PARALLEL_ULPS = 8
 
 
-@functools.cache
-def _arccos_polynomial(dtype_name: str) -> tuple[float, ...]:
-    """Power-series coefficients, in t = 2 a - 1, of arccos(a) / sqrt(1 - a) for a in [0, 1]."""
-    degree = _POLYNOMIAL_DEGREE[dtype_name]
+# arccos(a) / sqrt(1 - a^2) is analytic on [0, 1] with its nearest singularity at a = -1, so its Chebyshev series
+# gains a factor 3 + sqrt(8) per term: these degrees reach rounding.
+_RATIO_DEGREE = {"float32": 10, "float64": 22}
 
+
+@functools.cache
+def _ratio_polynomial(dtype_name: str) -> tuple[float, ...]:
+    """Power-series coefficients, in t = 2 a - 1, of arccos(a) / sqrt(1 - a^2) for a in [0, 1]."""
+    degree = _RATIO_DEGREE[dtype_name]
     t = chebyshev.chebpts1(degree + 1)
     a = (t + 1) / 2
-    series = chebyshev.chebfit(t, np.arccos(a) / np.sqrt(1 - a), degree)
+    series = chebyshev.chebfit(t, np.arccos(a) / np.sqrt((1 - a) * (1 + a)), degree)
     return tuple(float(c) for c in chebyshev.cheb2poly(series))
 
 
@@ -32,12 +32,8 @@ def _evaluate(coefficients: tuple[float, ...], t: Float[Array, "*s"]) -> Float[A
     """A polynomial as four interleaved Horner chains, which a processor can run side by side."""
     square = t * t
     fourth = square * square
-    chains = []
-    for start in range(4):
-        value = jnp.zeros_like(t)
-        for c in coefficients[start::4][::-1]:
-            value = value * fourth + c
-        chains.append(value)
+    horner = lambda powers: functools.reduce(lambda value, c: value * fourth + c, powers[::-1])
+    chains = [horner(coefficients[start::4]) for start in range(4)]
     return (chains[0] + t * chains[1]) + square * (chains[2] + t * chains[3])
 
 
@@ -51,19 +47,16 @@ def angle(rho: Float[Array, "*s"]) -> tuple[Float[Array, "*s"], Float[Array, "*s
     magnitude = jnp.abs(rho)
     gap = 1 - magnitude
     gap = jnp.where(gap < _PARALLEL_ULPS * jnp.finfo(rho.dtype).eps, 0.0, gap).astype(rho.dtype)
-    root = jnp.sqrt(gap)
-    t = 1 - 2 * gap
-    small = root * _evaluate(_arccos_polynomial(rho.dtype.name), t)
-    complement = jnp.where(rho < 0, small, jnp.pi - small)
-    return complement, root * jnp.sqrt(2 - gap)
+    sine = jnp.sqrt(gap * (2 - gap))
+    return complement(rho, sine), sine
 
 
 @angle.defjvp
 def _angle_jvp(primals, tangents):
     (rho,), (drho,) = primals, tangents
-    complement, sine = angle(rho)
+    away, sine = angle(rho)
     inverse_sine = jnp.where(sine > 0, 1 / jnp.where(sine > 0, sine, 1), 0)
-    return (complement, sine), (inverse_sine * drho, -rho * inverse_sine * drho)
+    return (away, sine), (inverse_sine * drho, -rho * inverse_sine * drho)
 
 
 # arcsin(s) / s is analytic in s^2 with its nearest singularity at one; on [0, 1/4] its Chebyshev series gains
@@ -101,23 +94,9 @@ def _arcsine_jvp(primals, tangents):
     return arcsine(rho, square), tangents[0] / jnp.sqrt(square)
 
 
-# arccos(a) / sqrt(1 - a^2) has its nearest singularity at a = -1 as well, a stronger one.
-_RATIO_DEGREE = {"float32": 10, "float64": 22}
-
-
-@functools.cache
-def _ratio_polynomial(dtype_name: str) -> tuple[float, ...]:
-    """Power-series coefficients, in t = 2 a - 1, of arccos(a) / sqrt(1 - a^2) for a in [0, 1]."""
-    degree = _RATIO_DEGREE[dtype_name]
-    t = chebyshev.chebpts1(degree + 1)
-    a = (t + 1) / 2
-    series = chebyshev.chebfit(t, np.arccos(a) / np.sqrt((1 - a) * (1 + a)), degree)
-    return tuple(float(c) for c in chebyshev.cheb2poly(series))
-
-
 @jax.custom_jvp
 def complement(rho: Float[Array, "*s"], root: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    r"""$\pi - \arccos\rho$ where `root`, $\sqrt{1-\rho^2} > 0$, is known more exactly than $\rho$ tells it.
+    r"""$\pi - \arccos\rho$ where `root`, $\sqrt{1-\rho^2}$, is known more exactly than $\rho$ tells it.
 
     One polynomial for all correlations, without a root or a quotient of its own.
     """

@@ -54,8 +54,10 @@ class PiecewiseLinear(ExactLaw):
             return Averages(product * k, jnp.full_like(k, product))
         rho = k * _outer(rows.inverse, columns.inverse)
         complement, sine = angle(rho)
-        value = bend * _outer(rows.std, columns.std) * (sine + complement * rho) + product * k
-        return Averages(value, bend * complement + product)
+        value = bend * _outer(rows.std, columns.std) * (sine + complement * rho)
+        if product == 0:
+            return Averages(value, bend * complement)
+        return Averages(value + product * k, bend * complement + product)
 
 
 class Step(ExactLaw):

@@ -39,11 +39,11 @@ from finitewidth.statistics.rules.pairs import packed, unpacked
 from finitewidth.statistics.rules.positions import along
 from finitewidth.tracing import outside_tracing
 
-# Two tiles of complex numbers fill the second-level cache of two cores; smaller ones spend their time
-# on handing work to the threads. Below the least size a symmetric matrix is not cut any further.
-_TILE = 512
-_LEAST_TILE = 128
-_SYMMETRIC_CUTS = 4
+# A tile of complex numbers stays in the second-level cache of a core; smaller ones spend their time on handing
+# work to the threads. The rows of a tile are whole vectors of the processor: what is left over is slow.
+_LEAST_TILE, _TILE, _VECTOR = 112, 208, 16
+# Into how many rows of tiles a symmetric matrix is cut where inputs have positions.
+_CUTS_AT_POSITIONS = 4
 _STRIP = 2048
 _QUANTILES = 17
 _DEFAULT_TOLERANCE = {"float32": 1e-6, "float64": 1e-9}
@@ -270,9 +270,22 @@ def tile_starts(n: int, size: int) -> list[int]:
     return [min(i, n - size) for i in range(0, n, size)]
 
 
-def _tile_size(n: int, largest: int = _TILE) -> int:
+def _tile_size(n: int, largest: int) -> int:
     """The least size that covers n points with as few tiles as the largest size does."""
     return -(-n // -(-n // largest))
+
+
+def _in_vectors(n: int, size: int) -> int:
+    """A size of tiles for n points, made up to whole vectors."""
+    return min(n, -(-size // _VECTOR) * _VECTOR)
+
+
+def _symmetric_size(n: int) -> int:
+    """The size of the square tiles on and above the diagonal of an (n, n) matrix that cover least."""
+    sizes = [n] if n <= _TILE else []
+    sizes += [size for size in range(_TILE, _LEAST_TILE - 1, -_VECTOR) if size < n]
+    area = lambda size: sum(range(-(-n // size) + 1)) * size**2
+    return min(sizes, key=area)
 
 
 def kernel_blocks(
@@ -302,8 +315,10 @@ def _all_pairs(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels:
     n = x.shape[0]
     if has_positions(x) and needs_pairs(net):
         return symmetric_pairs(net, laws, points, diagonal)
-    largest, least = (tile_side(x), 1) if has_positions(x) else (_TILE, _LEAST_TILE)
-    size = _tile_size(n, min(largest, max(least, n // _SYMMETRIC_CUTS)))
+    if has_positions(x):
+        size = _tile_size(n, min(tile_side(x), max(1, n // _CUTS_AT_POSITIONS)))
+    else:
+        size = _symmetric_size(n)
     starts = tile_starts(n, size)
     upper = np.array([(a, b) for i, a in enumerate(starts) for b in starts[i:]])
 
@@ -346,6 +361,8 @@ def _cut(net: Layer, laws: PairLaws, rows: Points, columns: Points, largest: int
     """All pairs of two sets of inputs, in tiles of at most so many rows and columns."""
     n1, n2 = len(rows.x), len(columns.x)
     height, width = _tile_size(n1, largest), _tile_size(n2, largest)
+    if not has_positions(rows.x):
+        width = _in_vectors(n2, width)
     corners = np.array([(a, b) for a in tile_starts(n1, height) for b in tile_starts(n2, width)])
 
     @jax.checkpoint

@@ -20,7 +20,7 @@ from finitewidth.statistics.rules.pairs import Sites
 from finitewidth.statistics.rules.positions import along, equal_positions, own_axes, worked_out
 
 # Complex numbers worked on at a time: they and what an activation makes of them stay in the cache.
-_ENTRIES = 2**16
+_ENTRIES = 2**15
 
 
 class Points(NamedTuple):
