@@ -12,9 +12,8 @@ from numpy.polynomial import chebyshev
 # than this the angle carries no information and the inputs count as parallel.
 _PARALLEL_ULPS = 8
 
-
-# arccos(a) / sqrt(1 - a^2) is analytic on [0, 1] with its nearest singularity at a = -1, so its Chebyshev series
-# gains a factor 3 + sqrt(8) per term: these degrees reach rounding.
+# arccos(a) / sqrt(1 - a^2) is analytic on [0, 1] with its nearest singularity at a = -1, so its Chebyshev
+# series gains a factor 3 + sqrt(8) per term: these degrees reach rounding.
 _RATIO_DEGREE = {"float32": 10, "float64": 22}
 
 

@@ -39,8 +39,8 @@ from finitewidth.statistics.rules.pairs import packed, unpacked
 from finitewidth.statistics.rules.positions import along
 from finitewidth.tracing import outside_tracing
 
-# A tile of complex numbers stays in the second-level cache of a core; smaller ones spend their time on handing
-# work to the threads. The rows of a tile are whole vectors of the processor: what is left over is slow.
+# A tile of complex numbers stays in the second-level cache of a core; smaller ones spend their time on
+# handing work to the threads. Its rows are whole vectors of the processor: what is left over is slow.
 _LEAST_TILE, _TILE, _VECTOR = 112, 208, 16
 # Into how many rows of tiles a symmetric matrix is cut where inputs have positions.
 _CUTS_AT_POSITIONS = 4
