@@ -1,6 +1,8 @@
 """Trained networks with kinks: mean and variance approach infinite width as 1/sqrt(width)."""
 
+import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +26,10 @@ from finitewidth.lab.framework import (
     z_score,
 )
 from finitewidth.lab.framework.estimate import Estimate, propagated, stacked
-from finitewidth.lab.instruments.kinked_moments import bent_moments
+from finitewidth.lab.instruments.kinked_moments import bent_mean, bent_moments
 from finitewidth.lab.instruments.trained_moments import Ensemble
 from finitewidth.lab.shapes.networks import equal_layers
+from finitewidth.prediction.distribution import TrainedDistribution
 from finitewidth.prediction.finite_width.kinks.method import KinkWindows
 from finitewidth.prediction.predict import predict
 from finitewidth.prediction.training_problem import TrainingProblem
@@ -35,12 +38,14 @@ from finitewidth.report.style import Figure
 
 _HARD_TANH = Activation(lambda z: jnp.clip(z, -1, 1), "hard tanh", kink_places=(-1.0, 1.0))
 _X = np.array([[1.1, 0.2, -0.5], [0.1, -1.2, 0.8], [0.7, 0.8, 0.2]])
-_Y = np.array([0.9, -0.7, 0.5])
+_Y = np.array([[0.9, -0.5], [-0.7, 0.8], [0.5, 1.0]])
 _TEST = np.array([[0.3, 0.6, 1.3], [-0.4, -0.3, 0.5]])
 # Patients whose kernel is well conditioned, so that training is short, and two that they reach.
 _PATIENTS, _TEST_PATIENTS = (263, 65, 340, 138, 258, 309, 272, 269, 291, 147), (123, 336)
 # More than three points are sampled.
 _SETTINGS = KinkWindows(0.015, 8192)
+# The coefficient does not depend on the width; a wide network gives no warning.
+_WIDE = 2**20
 # How far the fitted power of the width may be from 1/2, for what follows the leading order.
 _POWER = 0.2
 
@@ -55,6 +60,7 @@ class KinkedCase:
     eta: float
     steps: int
     ridge: float = 0.0
+    outputs: int = 1
 
     @property
     def name(self) -> str:
@@ -62,12 +68,13 @@ class KinkedCase:
 
     def network(self, width: int) -> Layer:
         activation = _HARD_TANH if self.activation == _HARD_TANH.name else self.activation
-        return equal_layers(width, 1, activation, [0.1, 0.0], [2.0, 2.0], lambda_b=[0.2, 0.1], lambda_W=1.0)
+        settings = {"lambda_b": [0.2, 0.1], "lambda_W": 1.0, "n_out": self.outputs}
+        return equal_layers(width, 1, activation, [0.1, 0.0], [2.0, 2.0], **settings)
 
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Points by hand; for more than three, patients of the diabetes table."""
         if self.train <= len(_X):
-            return _X[: self.train], _Y[: self.train, None], _TEST
+            return _X[: self.train], _Y[: self.train, : self.outputs], _TEST
         from finitewidth.data import built_in  # brings scikit-learn with it
 
         table = built_in("diabetes")
@@ -85,13 +92,17 @@ class KinkedEnsembles:
     left: float
 
 
-def _law(case: KinkedCase, algorithm: SpectralAlgorithm) -> Float[np.ndarray, "2 test"]:
-    """Coefficients of n^(-1/2) in mean and variance."""
-    n = 2**20  # the coefficient does not depend on it; a wide network gives no warning
+def _correction(case: KinkedCase, algorithm: SpectralAlgorithm) -> TrainedDistribution:
+    """The law of networks of width _WIDE."""
     x, y, x_test = (jnp.asarray(a) for a in case.data())
-    problem = TrainingProblem(case.network(n), x, y, x_test)
-    law = predict(problem, algorithm=algorithm, order="1/2", ridge=case.ridge, method=_SETTINGS)
-    return math.sqrt(n) * np.stack(
+    problem = TrainingProblem(case.network(_WIDE), x, y, x_test)
+    return predict(problem, algorithm=algorithm, order="1/2", ridge=case.ridge, method=_SETTINGS)
+
+
+def _law(case: KinkedCase, algorithm: SpectralAlgorithm) -> Float[np.ndarray, "2 test"]:
+    """Coefficients of n^(-1/2) in mean and variance of one output."""
+    law = _correction(case, algorithm)
+    return math.sqrt(_WIDE) * np.stack(
         [np.asarray(law.mean_correction)[:, 0], np.diag(np.asarray(law.covariance_correction))]
     )
 
@@ -115,7 +126,10 @@ def _held_neurons_drift(setting: KinkedEnsembles, value: np.ndarray) -> np.ndarr
     return np.where(absolute[:, None], 0.0, value)
 
 
-def _measure(setting: KinkedEnsembles, key: PRNGKeyArray) -> Measurement:
+def _by_width(
+    setting: KinkedEnsembles, key: PRNGKeyArray, moments: Callable[[Layer, Ensemble, PRNGKeyArray], Estimate]
+) -> Estimate:
+    """Moments of networks of every width in every case."""
     by_width = []
     for n in setting.widths:
         by_case = []
@@ -124,9 +138,13 @@ def _measure(setting: KinkedEnsembles, key: PRNGKeyArray) -> Measurement:
             # Wider networks cost more and have less noise.
             pairs = max(2, int(case.pairs * math.sqrt(setting.widths[0] / n)))
             ensemble = Ensemble(x, y, x_test, case.eta, case.steps, pairs, 0, case.ridge)
-            by_case.append(bent_moments(case.network(n), ensemble, jax.random.fold_in(key, c)))
+            by_case.append(moments(case.network(n), ensemble, jax.random.fold_in(key, c)))
         by_width.append(stacked(by_case))
-    found = stacked(by_width)
+    return stacked(by_width)
+
+
+def _measure(setting: KinkedEnsembles, key: PRNGKeyArray) -> Measurement:
+    found = _by_width(setting, key, bent_moments)
     return {"mean": found[:, :, 0], "variance": found[:, :, 1]}
 
 
@@ -179,6 +197,36 @@ def _figure(setting: KinkedEnsembles, predicted: Prediction, measured: Measureme
     return figure
 
 
+def _theory_of_outputs(setting: KinkedEnsembles) -> Prediction:
+    laws = [_correction(case, GradientDescent(case.eta)) for case in setting.cases]
+    return {"mean": math.sqrt(_WIDE) * np.stack([np.asarray(law.mean_correction).ravel() for law in laws])}
+
+
+def _outputs_alone(setting: KinkedEnsembles, value: np.ndarray) -> np.ndarray:
+    """Every output moves the neurons as if it were the only one."""
+    found = []
+    for case in setting.cases:
+        x, y, x_test = case.data()
+        each = []
+        for k in range(case.outputs):
+            net = dataclasses.replace(case, outputs=1).network(_WIDE)
+            problem = TrainingProblem(net, *(jnp.asarray(a) for a in (x, y[:, [k]], x_test)))
+            law = predict(problem, algorithm=GradientDescent(case.eta), order="1/2", method=_SETTINGS)
+            each.append(np.asarray(law.mean_correction)[:, 0])
+        found.append(math.sqrt(_WIDE) * np.stack(each, axis=1).ravel())
+    return np.stack(found)
+
+
+def _measure_outputs(setting: KinkedEnsembles, key: PRNGKeyArray) -> Measurement:
+    return {"mean": _by_width(setting, key, bent_mean)}
+
+
+def _compare_outputs(setting: KinkedEnsembles, predicted: Prediction, measured: Measurement) -> list[Check]:
+    allowed = setting.left * np.abs(predicted["mean"]).max(axis=1, keepdims=True)
+    at_zero = _at_infinity(setting, measured["mean"])
+    return [z_score("sqrt(n) (network - linearised), mean", predicted["mean"], at_zero, allowed)]
+
+
 def _claim(**about: Any) -> Claim:
     wrong = {"mean": (_of_a_flow, _held_neurons_drift), "power": shifted(0.5)}
     return Claim(theory=_theory, measure=_measure, compare=_compare, figure=_figure, wrong=wrong, **about)
@@ -213,5 +261,29 @@ CLAIMS = (
             2,
             0.05,
         ),
+    ),
+    Claim(
+        id="trained-kinks-outputs",
+        title="the same for two outputs, which are coupled",
+        statement=(
+            "With several outputs a neuron near its kink is moved by all residuals at once, and every output "
+            "differs from its linearised partner by a predicted c/sqrt(n). Outputs that move neurons each "
+            "for itself would have another c."
+        ),
+        source=f"{BEYOND}: {BOOK}, chapter infinity, for activations with kinks",
+        quick=KinkedEnsembles((KinkedCase("relu", 1, 24_000, 0.37, 20, outputs=2),), (256, 4096), 1, 0.02),
+        full=KinkedEnsembles(
+            (
+                KinkedCase("relu", 1, 60_000, 0.37, 20, outputs=2),
+                KinkedCase("relu", 3, 60_000, 0.22, 140, outputs=2),
+            ),
+            (256, 1024, 4096),
+            1,
+            0.02,
+        ),
+        theory=_theory_of_outputs,
+        measure=_measure_outputs,
+        compare=_compare_outputs,
+        wrong={"mean": _outputs_alone},
     ),
 )
