@@ -52,7 +52,10 @@ _POWER = 0.2
 
 @dataclass(frozen=True)
 class KinkedCase:
-    """A few points to learn, one hidden layer, and pairs to train to the end, at half the stable step."""
+    """A few points to learn, one hidden layer, and pairs to train to the end, at half the stable step.
+
+    `outputs` are the columns of the labels that a network learns at once.
+    """
 
     activation: str
     train: int
@@ -60,7 +63,7 @@ class KinkedCase:
     eta: float
     steps: int
     ridge: float = 0.0
-    outputs: int = 1
+    outputs: tuple[int, ...] = (0,)
 
     @property
     def name(self) -> str:
@@ -68,13 +71,13 @@ class KinkedCase:
 
     def network(self, width: int) -> Layer:
         activation = _HARD_TANH if self.activation == _HARD_TANH.name else self.activation
-        settings = {"lambda_b": [0.2, 0.1], "lambda_W": 1.0, "n_out": self.outputs}
+        settings = {"lambda_b": [0.2, 0.1], "lambda_W": 1.0, "n_out": len(self.outputs)}
         return equal_layers(width, 1, activation, [0.1, 0.0], [2.0, 2.0], **settings)
 
     def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Points by hand; for more than three, patients of the diabetes table."""
         if self.train <= len(_X):
-            return _X[: self.train], _Y[: self.train, : self.outputs], _TEST
+            return _X[: self.train], _Y[: self.train, list(self.outputs)], _TEST
         from finitewidth.data import built_in  # brings scikit-learn with it
 
         table = built_in("diabetes")
@@ -204,17 +207,9 @@ def _theory_of_outputs(setting: KinkedEnsembles) -> Prediction:
 
 def _outputs_alone(setting: KinkedEnsembles, value: np.ndarray) -> np.ndarray:
     """Every output moves the neurons as if it were the only one."""
-    found = []
-    for case in setting.cases:
-        x, y, x_test = case.data()
-        each = []
-        for k in range(case.outputs):
-            net = dataclasses.replace(case, outputs=1).network(_WIDE)
-            problem = TrainingProblem(net, *(jnp.asarray(a) for a in (x, y[:, [k]], x_test)))
-            law = predict(problem, algorithm=GradientDescent(case.eta), order="1/2", method=_SETTINGS)
-            each.append(np.asarray(law.mean_correction)[:, 0])
-        found.append(math.sqrt(_WIDE) * np.stack(each, axis=1).ravel())
-    return np.stack(found)
+    alone = lambda case, k: _law(dataclasses.replace(case, outputs=(k,)), GradientDescent(case.eta))[0]
+    each = [[alone(case, k) for k in case.outputs] for case in setting.cases]
+    return np.stack([np.stack(means, axis=1).ravel() for means in each])
 
 
 def _measure_outputs(setting: KinkedEnsembles, key: PRNGKeyArray) -> Measurement:
@@ -271,11 +266,13 @@ CLAIMS = (
             "for itself would have another c."
         ),
         source=f"{BEYOND}: {BOOK}, chapter infinity, for activations with kinks",
-        quick=KinkedEnsembles((KinkedCase("relu", 1, 24_000, 0.37, 20, outputs=2),), (256, 4096), 1, 0.02),
+        quick=KinkedEnsembles(
+            (KinkedCase("relu", 1, 24_000, 0.37, 20, outputs=(0, 1)),), (256, 4096), 1, 0.02
+        ),
         full=KinkedEnsembles(
             (
-                KinkedCase("relu", 1, 60_000, 0.37, 20, outputs=2),
-                KinkedCase("relu", 3, 60_000, 0.22, 140, outputs=2),
+                KinkedCase("relu", 1, 60_000, 0.37, 20, outputs=(0, 1)),
+                KinkedCase("relu", 3, 60_000, 0.22, 140, outputs=(0, 1)),
             ),
             (256, 1024, 4096),
             1,
