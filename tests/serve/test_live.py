@@ -225,12 +225,11 @@ def test_a_page_whose_server_is_gone_says_so(tab, link):
     tab.locator("#c-depth").focus()
     tab.keyboard.press("ArrowRight")
     expect(tab.locator("#error")).to_contain_text("Is `finitewidth serve` still running?")
-    tab.wait_for_timeout(300)
-    assert all("ERR_FAILED" in said for said in tab.complaints)
-    tab.complaints.clear()
     tab.unroute("**/api/**")
     tab.keyboard.press("ArrowRight")
     expect(tab.locator("#error")).to_be_hidden()
+    # Chromium's words about the requests that were aborted may come late.
+    tab.complaints[:] = [said for said in tab.complaints if "ERR_FAILED" not in said]
 
 
 def test_a_web_socket_does_not_open(link):
