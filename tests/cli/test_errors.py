@@ -108,6 +108,13 @@ def test_a_bound_on_memory_that_is_too_small_says_what_is_needed(command, solver
     assert re.search(sentence, " ".join(result.err.split())), result.err
 
 
+def test_a_scheduler_without_dask_says_what_to_install(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = command("predict", "diabetes", "--scheduler", "tcp://127.0.0.1:1", "--out", "run")
+    assert result.code == 2
+    assert "a scheduler needs Dask: pip install 'finitewidth[scale]'" in " ".join(result.err.split())
+
+
 def test_a_folder_that_may_not_be_written_to(command, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     for line in ((*TUNE,), ("predict", "diabetes", "--out", "run"), ("lab", "run", "x", "--out", "results")):

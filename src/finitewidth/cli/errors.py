@@ -42,7 +42,8 @@ def leave(error: BaseException) -> NoReturn:
         fail(_as_sentence(words))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _leave_at_once()
-    if isinstance(error, ValueError | TypeError | OSError | MemoryError) and _said_by_us(error.__traceback__):
+    ours = ValueError | TypeError | OSError | MemoryError | ModuleNotFoundError
+    if isinstance(error, ours) and _said_by_us(error.__traceback__):
         fail(str(error))
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else "the system refused: "
