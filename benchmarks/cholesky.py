@@ -1,4 +1,4 @@
-"""Cholesky factors: the recursion of finitewidth.linalg.cholesky against SciPy and JAX, in turns.
+"""Cholesky factors: the recursion of finitewidth._base.linalg.cholesky against SciPy and JAX, in turns.
 
 Wall times say how long a user waits, CPU times what the two cores did meanwhile: threads that wait for
 each other keep a core busy.
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import cho_factor
 
 import finitewidth  # noqa: F401  (switches 64-bit floats on)
-from finitewidth.linalg.cholesky import _factorise_in_place
+from finitewidth._base.linalg.cholesky import _factorise_in_place
 
 SIZES, TURNS = (1000, 2000, 4000), 7
 

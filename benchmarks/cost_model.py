@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitewidth.engines import DaskCluster
+from finitewidth._base.engines import DaskCluster
 from scale import cluster, cpu_of, relu_network, standardised
 
 SIZES, TILES = (512, 1024, 2048), 21

@@ -20,9 +20,10 @@ import jax
 import numpy as np
 
 import finitewidth as fw
-from finitewidth.data import built_in
-from finitewidth.estimate import sample_mean
-from finitewidth.prediction import TrainedDistribution, choose_ridge
+from finitewidth._base.estimate import sample_mean
+from finitewidth.prediction.law.distribution import TrainedDistribution
+from finitewidth.prediction.methods.infinite_width.ridge import choose_ridge
+from finitewidth.tables.sets import built_in
 
 WIDE = 65_536  # coefficients of 1/width do not depend on it
 

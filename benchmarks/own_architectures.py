@@ -10,7 +10,7 @@ from own_kernels import versions
 from turns import serve
 
 import finitewidth as fw
-from finitewidth.compilation import compiled_for_long_vectors
+from finitewidth._base.compilation import compiled_for_long_vectors
 
 job = {}
 

@@ -8,7 +8,7 @@ import numpy as np
 from turns import serve
 
 import finitewidth as fw
-from finitewidth.architecture import Affine
+from finitewidth.architecture.dense import Affine
 
 job = {}
 

@@ -10,7 +10,7 @@ import numpy as np
 from turns import serve
 
 import finitewidth as fw
-from finitewidth.architecture import Hyperparameters
+from finitewidth.architecture.dense import Hyperparameters
 
 job = {}
 

@@ -12,9 +12,9 @@ from own_kernels import versions
 from turns import serve
 
 import finitewidth as fw
-from finitewidth.models.meta_kernel import ScaledMetaKernel
-from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
-from finitewidth.models.tangent_model import TangentModel
+from finitewidth.architecture.models.meta_kernel import ScaledMetaKernel
+from finitewidth.architecture.models.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.architecture.models.tangent_model import TangentModel
 
 _RANK, _INPUTS = 8, 10
 _CHUNK = 500

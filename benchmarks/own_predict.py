@@ -9,7 +9,7 @@ from own_kernels import versions
 from turns import serve
 
 import finitewidth as fw
-from finitewidth.linalg.cholesky import factorise, symmetric_product
+from finitewidth._base.linalg.cholesky import factorise, symmetric_product
 
 job = {}
 

@@ -17,7 +17,7 @@ import numpy as np
 from peers import peer_python
 from threadpoolctl import threadpool_limits
 
-from finitewidth.lab.instruments.relu_regions import relu_gates, relu_program
+from finitewidth.course.linear_regions.networks.relu_regions import relu_gates, relu_program
 from finitewidth.measure import regions
 
 NETWORKS = {

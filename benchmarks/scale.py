@@ -63,8 +63,8 @@ def tiles() -> None:
     import jax
 
     import finitewidth as fw
-    from finitewidth.scale.store import Tile
-    from finitewidth.scale.tile_program import KernelProgram
+    from finitewidth.large.store import Tile
+    from finitewidth.large.tile_program import KernelProgram
 
     x, _ = standardised(8192)
     net, size = relu_network(), 2048
@@ -121,7 +121,7 @@ def cluster(count: int, folder: Path):
 
 
 def _wait_for_workers(address: str, count: int) -> None:
-    from finitewidth.engines import DaskCluster
+    from finitewidth._base.engines import DaskCluster
 
     while True:
         with DaskCluster(address, 60) as engine:
@@ -164,8 +164,8 @@ def workers() -> None:
 
 def iterations() -> None:
     """Sweeps to a true residual of 1e-3, ridge 1e-3 of the mean diagonal."""
-    from finitewidth.linalg.pcg import conjugate_gradients
-    from finitewidth.prediction.large.system import LargeSystem
+    from finitewidth.large.solvers.pcg import conjugate_gradients
+    from finitewidth.prediction.methods.large.system import LargeSystem
 
     print("| rows | rank | with | without |\n|---|---|---|---|")
     for rows in (2_500, 5_000, 10_000):

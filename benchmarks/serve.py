@@ -16,8 +16,8 @@ import httpx
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-from finitewidth.serve.pages import PAGES
-from finitewidth.serve.state import Slider
+from finitewidth.course._server.pages import PAGES
+from finitewidth.course._server.state import Slider
 
 MOVES = 20
 

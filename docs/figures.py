@@ -15,19 +15,20 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from sklearn.datasets import load_digits
 
 import finitewidth as fw
-from finitewidth import lab, measure
-from finitewidth.data import read_table
-from finitewidth.lab.chapters.finite_width_after_training.mean_outputs import MEAN
-from finitewidth.lab.chapters.finite_width_after_training.output_covariance import COVARIANCE
-from finitewidth.lab.framework.estimate import Estimate
-from finitewidth.lab.framework.runner import run_claim
+from finitewidth import course as lab
+from finitewidth import measure
+from finitewidth.advice.tuning.figures import phase_figure, save_figure, tuning_figure
+from finitewidth.course._lab.estimate import Estimate
+from finitewidth.course._lab.runner import run_claim
+from finitewidth.course.finite_width_after_training.claims.mean_outputs import MEAN
+from finitewidth.course.finite_width_after_training.claims.output_covariance import COVARIANCE
 from finitewidth.measure import regions
 from finitewidth.report import style
-from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
-from finitewidth.report.prediction_figures import draw_loss
 from finitewidth.report.region_figures import plane_figure
-from finitewidth.study.preparation import Options, prepare
-from finitewidth.study.study import Choices, run_study
+from finitewidth.tables.reading import read_table
+from finitewidth.tables.study.prediction_figures import draw_loss
+from finitewidth.tables.study.preparation import Options, prepare
+from finitewidth.tables.study.study import Choices, run_study
 
 IMAGES = Path(__file__).parent / "images"
 RECORDS = Path(__file__).parents[1] / "build" / "lab-full"

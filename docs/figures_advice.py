@@ -6,8 +6,10 @@ import numpy as np
 import torch
 
 import finitewidth as fw
-from finitewidth.measure import coordinate_check
-from finitewidth.report import coordinate_figure, residual_tuning_figure, save_figure
+from finitewidth.advice.tuning.figures import save_figure
+from finitewidth.advice.tuning.residual_figure import residual_tuning_figure
+from finitewidth.measure.layers.coordinate_check import coordinate_check
+from finitewidth.report.coordinate_figure import coordinate_figure
 
 IMAGES = Path(__file__).parent / "images"
 WIDTHS = (64, 128, 256, 512)

@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import finitewidth as fw
-from finitewidth.networks import drawn_token_correlations
+from finitewidth.advice.tuning.figures import save_figure
+from finitewidth.course.architectures.networks.token_correlations import drawn_token_correlations
+from finitewidth.course.architectures.theory.token_correlations import token_correlations
 from finitewidth.report import style
-from finitewidth.report.figures import save_figure
-from finitewidth.statistics import token_correlations
 
 IMAGES = Path(__file__).parent / "images"
 TOKENS, BLOCKS, WIDTH, DRAWS = 16, 24, 128, 8

@@ -7,19 +7,21 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import finitewidth as fw
-from finitewidth.complexity import finite_entropy, lipschitz_centres, lipschitz_entropy, network_class
-from finitewidth.lab.instruments.linear_networks import conditioned_scale, random_generator
-from finitewidth.lab.instruments.relu_layers import relu_networks
-from finitewidth.prediction import (
-    best_prior_variance,
+from finitewidth.advice.tuning.figures import save_figure
+from finitewidth.course._instruments.linear_networks import conditioned_scale, random_generator
+from finitewidth.course.entropy_and_widths.theory.entropy import lipschitz_centres, lipschitz_entropy
+from finitewidth.course.entropy_and_widths.theory.finite_sets import finite_entropy
+from finitewidth.course.entropy_and_widths.theory.networks import network_class
+from finitewidth.course.path_counting.networks.relu_layers import relu_networks
+from finitewidth.course.path_counting.theory.jacobians import exponential_growth, jacobian_moments, log_norm
+from finitewidth.prediction.methods.bayesian.deep_linear.effective_depth import (
     effective_depth,
-    interpolate,
     posterior_scale,
     posterior_scale_of_depth,
 )
+from finitewidth.prediction.methods.bayesian.deep_linear.interpolation import interpolate
+from finitewidth.prediction.selection.deep_linear import best_prior_variance
 from finitewidth.report import style
-from finitewidth.report.figures import save_figure
-from finitewidth.statistics import exponential_growth, jacobian_moments, log_norm
 
 IMAGES = Path(__file__).parent / "images"
 KEY = jax.random.key(7)

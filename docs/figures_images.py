@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 import finitewidth as fw
+from finitewidth.advice.tuning.figures import save_figure
 from finitewidth.report import style
-from finitewidth.report.figures import save_figure
 
 IMAGES = Path(__file__).parent / "images"
 SPLITS, TRAIN, TEST = 4, (25, 50, 100, 200), 300

@@ -5,18 +5,17 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from finitewidth.dynamics.implicit_bias import (
-    DiagonalNetwork,
-    HyperbolicEntropy,
-    margin_constant,
-    max_margin,
-    mirror_limit,
-    sparse_margin,
-)
-from finitewidth.lab.instruments import interpolation, separable
-from finitewidth.networks import diagonal_descent, diagonal_flow, separable_flow
+from finitewidth.advice.tuning.figures import save_figure
+from finitewidth.course.implicit_bias.networks import interpolation, separable
+from finitewidth.course.implicit_bias.networks.diagonal_networks import diagonal_descent, diagonal_flow
+from finitewidth.course.implicit_bias.networks.margin_training import separable_flow
+from finitewidth.course.implicit_bias.theory.diagonal import DiagonalNetwork
+from finitewidth.course.implicit_bias.theory.interpolators import mirror_limit
+from finitewidth.course.implicit_bias.theory.margin_time import margin_constant
+from finitewidth.course.implicit_bias.theory.max_margin import max_margin
+from finitewidth.course.implicit_bias.theory.potentials import HyperbolicEntropy
+from finitewidth.course.implicit_bias.theory.sparse_margin import sparse_margin
 from finitewidth.report import style
-from finitewidth.report.figures import save_figure
 
 IMAGES = Path(__file__).parent / "images"
 

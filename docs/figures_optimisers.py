@@ -14,21 +14,24 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 
 import finitewidth as fw
-from finitewidth.dynamics import equivariant_rates, importance_effect, newton_schulz_values
-from finitewidth.linalg import CUBIC
-from finitewidth.measure import fit_to_the_end, influence, leave_one_out, specimen
-from finitewidth.networks import (
-    learning_rate_transfer,
-    linearised_path,
+from finitewidth._base.linalg.polar import CUBIC
+from finitewidth.advice.tuning.figures import save_figure
+from finitewidth.course.importance_and_influence.networks.importance_weights import (
     logistic_flow,
-    steepest_descent,
-    teacher_task,
-    train_at_scales,
-    train_rescaled,
     train_weighted,
 )
+from finitewidth.course.importance_and_influence.theory.importance_weights import importance_effect
+from finitewidth.course.lazy_training.networks.initial_scales import teacher_task, train_at_scales
+from finitewidth.course.lazy_training.networks.linearised_path import linearised_path
+from finitewidth.course.optimiser_geometry.networks.rescaling import train_rescaled
+from finitewidth.course.optimiser_geometry.networks.steepest_descent import steepest_descent
+from finitewidth.course.optimiser_geometry.theory.rescaling import equivariant_rates
+from finitewidth.course.optimiser_geometry.theory.steepest_descent import newton_schulz_values
+from finitewidth.measure.loss.influence import influence
+from finitewidth.measure.loss.leave_one_out import fit_to_the_end, leave_one_out
+from finitewidth.measure.specimen import specimen
+from finitewidth.networks.training.learning_rates import learning_rate_transfer
 from finitewidth.report import style
-from finitewidth.report.figures import save_figure
 
 IMAGES = Path(__file__).parent / "images"
 

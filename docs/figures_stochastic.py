@@ -6,20 +6,16 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from finitewidth.dynamics import (
-    best_schedule,
-    infinite_population,
-    ito_density,
-    least_squares_steady_state,
-    mean_field_fluctuations,
-    noisy_descent,
-    step_density,
-)
-from finitewidth.lab.chapters.mean_field.many_neurons import Motion, Rate
-from finitewidth.lab.chapters.stochastic_gradients.flat_regions import Drift
-from finitewidth.lab.chapters.stochastic_gradients.steady_states import Valley
+from finitewidth.advice.tuning.figures import save_figure
+from finitewidth.course.mean_field.claims.many_neurons import Motion, Rate
+from finitewidth.course.mean_field.theory.fluctuations import mean_field_fluctuations
+from finitewidth.course.mean_field.theory.population import infinite_population
+from finitewidth.course.stochastic_gradients.claims.flat_regions import Drift
+from finitewidth.course.stochastic_gradients.claims.steady_states import Valley
+from finitewidth.course.stochastic_gradients.theory.diffusion import ito_density, step_density
+from finitewidth.course.stochastic_gradients.theory.least_squares import least_squares_steady_state
+from finitewidth.course.stochastic_gradients.theory.schedules import best_schedule, noisy_descent
 from finitewidth.report import style
-from finitewidth.report.figures import save_figure
 
 IMAGES = Path(__file__).parent / "images"
 KEY = jax.random.key(7)

@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "hooks"))
 from mathml import Formula, convert
 
-from finitewidth.serve.pages import PAGES
+from finitewidth.course._server.pages import PAGES
 
 FILE = Path(__file__).parents[1] / "src/finitewidth/serve/static/formulas.json"
 

@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import finitewidth as fw
-from finitewidth.dynamics import OnePointNetwork, Phase, relu_catapult
-from finitewidth.lab.instruments import one_point
-from finitewidth.measure import edge_of_stability
+from finitewidth.advice.tuning.figures import save_figure
+from finitewidth.course.large_learning_rates.networks import one_point
+from finitewidth.course.large_learning_rates.theory.catapult import OnePointNetwork, Phase
+from finitewidth.course.large_learning_rates.theory.catapult_relu import relu_catapult
+from finitewidth.measure.loss.stability import edge_of_stability
 from finitewidth.report import style
-from finitewidth.report.figures import save_figure
 
 IMAGES = Path(__file__).parent / "images"
 

@@ -13,7 +13,7 @@ import shutil
 from itertools import groupby
 from pathlib import Path
 
-from finitewidth.lab.framework.ledger import decisive
+from finitewidth.course._lab.ledger import decisive
 
 DOCS = Path(__file__).resolve().parent
 SOURCE = DOCS.parent / "src" / "finitewidth"
@@ -35,7 +35,7 @@ def main() -> None:
 
 def run_claims(results: Path, scale: str, reuse: bool) -> None:
     """A record and a figure of every claim, run unless they can be reused."""
-    from finitewidth import lab
+    from finitewidth import course as lab
 
     newest_source = max(path.stat().st_mtime for path in SOURCE.rglob("*.py"))
     for claim in lab.claims():
@@ -47,7 +47,7 @@ def run_claims(results: Path, scale: str, reuse: bool) -> None:
 
 def load(results: Path) -> list[dict]:
     """The records of all claims, in the order of the book."""
-    from finitewidth import lab
+    from finitewidth import course as lab
 
     return [json.loads((results / f"{c.id}.json").read_text(encoding="utf-8")) for c in lab.claims()]
 

@@ -6,7 +6,7 @@ python examples/lecture_figures.py [--out lectures] [--scale full]
 import argparse
 from pathlib import Path
 
-from finitewidth import lab
+from finitewidth import course as lab
 
 CLAIMS = {
     "the talk: a trained quadratic model is nearly a kernel machine": "nk-sweep",

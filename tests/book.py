@@ -22,7 +22,7 @@ def load(path: Path) -> ModuleType:
 
 def copy_book(folder: Path) -> None:
     """Configuration, sources and pages; the ledger has every claim's words and the numbers of a cheap one."""
-    from finitewidth import lab
+    from finitewidth import course as lab
 
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "mkdocs.yml", folder)

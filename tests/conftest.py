@@ -31,7 +31,7 @@ import scipy.linalg  # noqa: F401  (loads its own BLAS)
 from threadpoolctl import threadpool_limits
 
 import finitewidth  # noqa: F401  (switches JAX to 64 bits before any test builds an array)
-from finitewidth.programs import keep_programs, release_programs
+from finitewidth._base.programs import keep_programs, release_programs
 from quick_compilation import optimisation
 
 keep_programs(say=lambda sentence: print(sentence, file=sys.stderr))

@@ -7,7 +7,7 @@ import pytest
 
 import finitewidth as fw
 import oracle
-from finitewidth.activations import as_activation, leaky_relu, monomial
+from finitewidth.architecture.activations import as_activation, leaky_relu, monomial
 from finitewidth.expectations.closed_forms import PiecewiseLinear
 from finitewidth.expectations.hermite import HermiteSeries
 from tolerances import assert_close

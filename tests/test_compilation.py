@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finitewidth.compilation import compiled_for_long_vectors
+from finitewidth._base.compilation import compiled_for_long_vectors
 
 
 @compiled_for_long_vectors

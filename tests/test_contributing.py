@@ -11,7 +11,7 @@ from tests.tolerances import assert_close
 from typer.testing import CliRunner
 
 import finitewidth as fw
-from finitewidth import activations
+from finitewidth.architecture import activations
 from finitewidth.cli import commands
 
 PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")

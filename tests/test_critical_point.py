@@ -7,7 +7,7 @@ import pytest
 
 import finitewidth as fw
 import oracle
-from finitewidth.activations import as_activation
+from finitewidth.architecture.activations import as_activation
 from finitewidth.architecture.critical_point import critical_point, layer_response
 from tolerances import CLOSED_FORM, assert_close
 

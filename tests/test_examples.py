@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from finitewidth import lab
+from finitewidth import course as lab
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # What each is called with, and words that it must print.

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.activations import as_activation, leaky_relu, monomial
-from finitewidth.prediction.provenance import Provenance
+from finitewidth.architecture.activations import as_activation, leaky_relu, monomial
+from finitewidth.prediction.law.provenance import Provenance
 from finitewidth.prediction.selection.certificates import convergence_certificate
 from finitewidth.prediction.selection.learning_curves import predicted_learning_curve
 from finitewidth.prediction.selection.model_comparison import compare_models

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from finitewidth.programs import memory_maps, release_programs
+from finitewidth._base.programs import memory_maps, release_programs
 
 on_linux = pytest.mark.skipif(memory_maps() is None, reason="only Linux tells the memory maps of a process")
 
@@ -33,7 +33,7 @@ def test_programs_take_memory_maps_and_give_them_back():
 
 _MEMORY = """
 import jax, jax.numpy as jnp
-from finitewidth.programs import release_programs, resident_bytes
+from finitewidth._base.programs import release_programs, resident_bytes
 
 def compile(programs):
     for size in range(1, programs + 1):
@@ -81,7 +81,7 @@ def test_few_programs_are_kept():
 
 _JOB = """
 import sys
-from finitewidth.programs import keep_programs
+from finitewidth._base.programs import keep_programs
 
 print(keep_programs(lambda sentence: print("said:", sentence), int(sys.argv[1])))
 import jax

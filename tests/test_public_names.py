@@ -20,7 +20,7 @@ def test_every_public_name_exists():
 
 def test_the_laboratory_comes_on_demand():
     code = (
-        "import sys, finitewidth as fw; assert 'finitewidth.lab' not in sys.modules; "
+        "import sys, finitewidth as fw; assert 'finitewidth.course' not in sys.modules; "
         "assert fw.lab.claims(); assert 'matplotlib' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -38,7 +38,7 @@ def test_importing_the_package_switches_to_64_bits(rng):
 ORDERS = {
     "before JAX": "import finitewidth, jax.numpy as jnp",
     "after JAX": "import jax.numpy as jnp, finitewidth",
-    "by a part of it": "import finitewidth.statistics.kernels, jax.numpy as jnp",
+    "by a part of it": "import finitewidth.statistics.wide.kernels, jax.numpy as jnp",
     "after an array": "import jax.numpy as jnp; jnp.ones(1); import finitewidth",
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from finitewidth.whole_files import whole_file
+from finitewidth._base.whole_files import whole_file
 
 
 def test_the_name_appears_with_the_last_byte(tmp_path):

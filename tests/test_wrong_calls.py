@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 import finitewidth as fw
-from finitewidth.prediction.estimators import NearlyKernelRegressor, NTKRegressor
+from finitewidth.estimators.nearly_kernel_regressor import NearlyKernelRegressor
+from finitewidth.estimators.wide_network import NTKRegressor
 
 X = np.random.default_rng(0).normal(size=(6, 2))
 Y, X_TEST = np.sin(X[:, 0]), X[:2] + 0.3

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finitewidth.statistics.corrections import Corrections
-from finitewidth.statistics.differentials import Differentials
+from finitewidth.statistics.first_order.corrections import Corrections
+from finitewidth.statistics.first_order.differentials import Differentials
 
 _NODES = np.array([-np.sqrt(3), 0.0, np.sqrt(3)])
 _WEIGHTS = np.array([1, 4, 1]) / 6

@@ -8,7 +8,7 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from finitewidth.dynamics import OnePointNetwork, Phase
+from finitewidth.course.large_learning_rates.theory.catapult import OnePointNetwork, Phase
 
 width = 1000
 edges = np.array([1.0, 1.9, 2.5, 3.5, 3.9, 4.2])

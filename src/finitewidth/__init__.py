@@ -15,79 +15,71 @@ else:
     # JAX reads this when it is imported, here or by anyone else in the process.
     os.environ["JAX_ENABLE_X64"] = "1"
 
-from finitewidth.lazy import exports
+from finitewidth._base.lazy import exports
 
 if TYPE_CHECKING:
-    from finitewidth.activations import ACTIVATION_NAMES, Activation
-    from finitewidth.architecture import (
-        MLP,
-        Activate,
-        AveragePool,
-        Concat,
-        Conv,
-        ConvNet,
-        Dense,
-        Dropout,
-        Flatten,
-        GlobalAveragePool,
-        Layer,
-        LayerNorm,
-        Product,
-        Repeat,
-        Residual,
-        ResidualMLP,
-        ResNet,
-        RMSNorm,
-        Scale,
-        SelfAttention,
-        Sequential,
-        Sum,
-        Transformer,
-        network,
-    )
-    from finitewidth.diagnosis import Diagnosis, diagnose
-    from finitewidth.dynamics import DirectOptimization, GradientDescent, GradientFlow
-    from finitewidth.dynamics.function_space import FunctionSpaceTraining, train_in_function_space
-    from finitewidth.models import CubicModel, LinearModel, QuadraticModel, TangentModel
-    from finitewidth.nearly_kernel_methods import NearlyKernel, nearly_kernel, nearly_kernel_machine
-    from finitewidth.networks.control_variates import paired_ensemble
-    from finitewidth.networks.differentials import DDNTK, empirical_ddntk, empirical_dntk
-    from finitewidth.networks.ensembles import Ensemble, train_ensemble
-    from finitewidth.networks.monte_carlo import MonteCarloKernels, monte_carlo_kernels
-    from finitewidth.networks.pieces import train_in_pieces
-    from finitewidth.networks.tangent_kernel import empirical_ntk, empirical_ntk_by_group
-    from finitewidth.networks.tangent_products import TangentProducts, empirical_ntk_products
-    from finitewidth.networks.taylor import expand
-    from finitewidth.networks.training import Training, train
-    from finitewidth.prediction import estimators as estimators
-    from finitewidth.prediction.distribution import TrainedDistribution
-    from finitewidth.prediction.finite_width.dense.method import DenseTensors
-    from finitewidth.prediction.finite_width.kinks.method import KinkWindows
-    from finitewidth.prediction.finite_width.mean_field.method import MeanField
-    from finitewidth.prediction.finite_width.sampled.method import SampledNeurons
-    from finitewidth.prediction.gpjax_kernel import gpjax_kernel
-    from finitewidth.prediction.infinite_width.curves import LossCurves, loss_curves
-    from finitewidth.prediction.infinite_width.given_kernels import predict_from_kernels
-    from finitewidth.prediction.infinite_width.posterior import evidence
-    from finitewidth.prediction.methods import BayesianInference
+    from finitewidth.advice.diagnosis.examination import diagnose
+    from finitewidth.advice.diagnosis.result import Diagnosis
+    from finitewidth.advice.tuning.advice import Tuning, tune
+    from finitewidth.advice.tuning.convolutional import ConvolutionalTuning, tune_convolutional
+    from finitewidth.advice.tuning.residual import ResidualTuning, tune_residual
+    from finitewidth.algorithms.direct_optimization import DirectOptimization
+    from finitewidth.algorithms.gradient_descent import GradientDescent
+    from finitewidth.algorithms.gradient_flow import GradientFlow
+    from finitewidth.architecture.activate import Activate
+    from finitewidth.architecture.activations import ACTIVATION_NAMES, Activation
+    from finitewidth.architecture.attention import SelfAttention
+    from finitewidth.architecture.concat import Concat
+    from finitewidth.architecture.convolution import Conv
+    from finitewidth.architecture.dense import Dense
+    from finitewidth.architecture.dropout import Dropout
+    from finitewidth.architecture.image_networks import ConvNet, ResNet
+    from finitewidth.architecture.layer import Layer
+    from finitewidth.architecture.mlp import MLP
+    from finitewidth.architecture.models.tangent_model import TangentModel
+    from finitewidth.architecture.models.taylor_models import CubicModel, LinearModel, QuadraticModel
+    from finitewidth.architecture.normalisation import LayerNorm, RMSNorm
+    from finitewidth.architecture.pooling import AveragePool, Flatten, GlobalAveragePool
+    from finitewidth.architecture.product import Product
+    from finitewidth.architecture.residual import Residual
+    from finitewidth.architecture.residual_mlp import ResidualMLP
+    from finitewidth.architecture.saving import load
+    from finitewidth.architecture.scale import Scale
+    from finitewidth.architecture.sequential import Repeat, Sequential
+    from finitewidth.architecture.spec import network
+    from finitewidth.architecture.sums import Sum
+    from finitewidth.architecture.transformer import Transformer
+    from finitewidth.estimators.gpjax_kernel import gpjax_kernel
+    from finitewidth.nearly_kernel_methods.model_prediction import nearly_kernel_machine
+    from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, nearly_kernel
+    from finitewidth.networks.tangent.differentials import DDNTK, empirical_ddntk, empirical_dntk
+    from finitewidth.networks.tangent.monte_carlo import MonteCarloKernels, monte_carlo_kernels
+    from finitewidth.networks.tangent.tangent_kernel import empirical_ntk, empirical_ntk_by_group
+    from finitewidth.networks.tangent.tangent_products import TangentProducts, empirical_ntk_products
+    from finitewidth.networks.tangent.taylor import expand
+    from finitewidth.networks.training.control_variates import paired_ensemble
+    from finitewidth.networks.training.ensembles import Ensemble, train_ensemble
+    from finitewidth.networks.training.pieces import train_in_pieces
+    from finitewidth.networks.training.training import Training, train
+    from finitewidth.prediction.function_space import FunctionSpaceTraining, train_in_function_space
+    from finitewidth.prediction.law.distribution import TrainedDistribution
+    from finitewidth.prediction.law.methods import BayesianInference
+    from finitewidth.prediction.methods.bayesian.posterior import evidence
+    from finitewidth.prediction.methods.first_order.dense.method import DenseTensors
+    from finitewidth.prediction.methods.first_order.sampled.method import SampledNeurons
+    from finitewidth.prediction.methods.infinite_width.curves import LossCurves, loss_curves
+    from finitewidth.prediction.methods.infinite_width.given_kernels import predict_from_kernels
+    from finitewidth.prediction.methods.kinks.method import KinkWindows
+    from finitewidth.prediction.methods.mean_field.method import MeanField
     from finitewidth.prediction.predict import predict
-    from finitewidth.prediction.training_problem import TrainingProblem
-    from finitewidth.saving import load
-    from finitewidth.statistics.adjustable_kernels import AdjustableKernels, adjustable_kernels
-    from finitewidth.statistics.corrections import Corrections, corrections
-    from finitewidth.statistics.criticality import criticality, susceptibilities
-    from finitewidth.statistics.depth_growth import DepthGrowth, depth_growth, vertex_slope
-    from finitewidth.statistics.kernels import Kernels, kernels, trajectory
-    from finitewidth.statistics.phases import correlation_lengths, fixed_point, phase_diagram
-    from finitewidth.statistics.residual_corrections import ResidualCorrections
-    from finitewidth.tuning import (
-        ConvolutionalTuning,
-        ResidualTuning,
-        Tuning,
-        tune,
-        tune_convolutional,
-        tune_residual,
-    )
+    from finitewidth.prediction.problem.training_problem import TrainingProblem
+    from finitewidth.statistics.depth.criticality import criticality, susceptibilities
+    from finitewidth.statistics.depth.phases import correlation_lengths, fixed_point, phase_diagram
+    from finitewidth.statistics.first_order.corrections import Corrections, corrections
+    from finitewidth.statistics.first_order.depth_growth import DepthGrowth, depth_growth, vertex_slope
+    from finitewidth.statistics.first_order.residual_corrections import ResidualCorrections
+    from finitewidth.statistics.wide.adjustable_kernels import AdjustableKernels, adjustable_kernels
+    from finitewidth.statistics.wide.kernels import Kernels, kernels, trajectory
     from finitewidth.verification.result import Verification
     from finitewidth.verification.trained_networks import TrainedNetworks
     from finitewidth.verification.verify import verify

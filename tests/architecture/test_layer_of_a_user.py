@@ -7,7 +7,7 @@ import pytest
 from tests.tolerances import assert_close
 
 import finitewidth as fw
-from finitewidth.statistics import rules
+from finitewidth.statistics.wide import rules
 
 SILU = fw.Activation(lambda z: z * jax.nn.sigmoid(z), name="gate")
 

@@ -17,7 +17,7 @@ from finitewidth.architecture.weights import DRAWS
 from finitewidth.cli import errors
 from finitewidth.cli.commands.train_ensemble import LOSSES, OPTIMIZERS, WEIGHTS
 from finitewidth.networks.losses import LOSSES as KNOWN_LOSSES
-from finitewidth.networks.optimizers import _named
+from finitewidth.networks.training.optimizers import _named
 
 # The package's attribute of this name is the command.
 MODULE = importlib.import_module("finitewidth.cli.commands.tune")
@@ -152,7 +152,7 @@ def test_ctrl_c_leaves_at_once_with_one_line_and_nothing_written(tmp_path):
     code = """
     import sys, time
     from finitewidth.cli import main
-    from finitewidth.scale import storage
+    from finitewidth.large import storage
     tiles = storage.kernel_tiles
 
     def slow(*arguments, **options):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.data import read_table
-from finitewidth.statistics import Kernels
-from finitewidth.study.preparation import Options, prepare
+from finitewidth.statistics.wide.kernels import Kernels
+from finitewidth.tables.reading import read_table
+from finitewidth.tables.study.preparation import Options, prepare
 from tolerances import assert_close
 
 SMALL = ("--hidden", "8x2", "--activation", "tanh", "--order", "0")
@@ -325,7 +325,7 @@ def test_wrong_input_is_one_sentence_and_nothing_is_written(command, prices, tmp
 
 def test_prediction_and_verification_compute_each_kernel_once(command, prices, monkeypatch):
     """Train, test-train and test: for the ridge, the law, the law at the last step and the loss curves."""
-    recursion = importlib.import_module("finitewidth.statistics.kernels")
+    recursion = importlib.import_module("finitewidth.statistics.wide.kernels")
     shapes = []
     for name in ("_blocks", "_symmetric", "_rectangular"):
         monkeypatch.setattr(recursion, name, _counted(getattr(recursion, name), shapes))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.data import read_table
-from finitewidth.prediction.estimators import NNGPClassifier, NTKRegressor
+from finitewidth.estimators.wide_network import NNGPClassifier, NTKRegressor
+from finitewidth.tables.reading import read_table
 from tolerances import assert_close
 
 NET = fw.Sequential(fw.Conv(8, (3, 3), C_b=0.1, C_W=2.0), fw.Activate("relu"), fw.Flatten(), fw.Dense(1))

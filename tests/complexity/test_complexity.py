@@ -10,26 +10,28 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 
 import finitewidth as fw
-from finitewidth.complexity import (
+from finitewidth.course.entropy_and_widths.theory.embedding import (
+    embed,
+    embedding_dimension,
+    linear_contraction_dimension,
+)
+from finitewidth.course.entropy_and_widths.theory.entropy import (
     ball_entropy,
     cube_entropy,
     ellipsoid_entropy,
-    embed,
-    embedding_dimension,
-    entropy_from_stable_width,
-    extend,
-    farthest_points,
-    finite_entropy,
-    image_within,
     interval_entropy,
-    linear_contraction_dimension,
     lipschitz_centres,
     lipschitz_entropy,
     lipschitz_packing,
-    network_class,
-    smallest_cover,
-    stable_code,
 )
+from finitewidth.course.entropy_and_widths.theory.extension import extend, image_within
+from finitewidth.course.entropy_and_widths.theory.finite_sets import (
+    farthest_points,
+    finite_entropy,
+    smallest_cover,
+)
+from finitewidth.course.entropy_and_widths.theory.networks import network_class
+from finitewidth.course.entropy_and_widths.theory.stable_widths import entropy_from_stable_width, stable_code
 from tolerances import assert_close
 
 LECTURES = json.loads((pathlib.Path(__file__).parents[1] / "reference" / "exact-laws.json").read_text())

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from finitewidth.data import Preparation, Table, inputs_of
-from finitewidth.data.columns import index_column
-from finitewidth.prediction.estimators import NTKRegressor
+from finitewidth.estimators.wide_network import NTKRegressor
+from finitewidth.tables.columns import index_column
+from finitewidth.tables.inputs import inputs_of
+from finitewidth.tables.preparation import Preparation
+from finitewidth.tables.table import Table
 from tolerances import assert_close
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from finitewidth.data import BUILT_IN, read_table
+from finitewidth.tables.built_in_tables import BUILT_IN
+from finitewidth.tables.reading import read_table
 
 
 def columns(path) -> dict:
@@ -308,6 +309,6 @@ def test_large_files_are_read_quickly(tmp_path, rng):
 
 
 def test_nothing_that_reads_tables_is_imported_before_a_table_is_read():
-    code = "import finitewidth.data, sys; print({'polars', 'sklearn', 'narwhals'} & set(sys.modules))"
+    code = "import finitewidth.tables, sys; print({'polars', 'sklearn', 'narwhals'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "set()\n"

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import finitewidth as fw
-from finitewidth.diagnosis.points import some_points
+from finitewidth.advice.diagnosis.points import some_points
 from finitewidth.measure.specimen import specimen
 from networks_on_digits import CLASSES, FRAMEWORKS, WIDTH, deep, digits, train_torch
 from tolerances import SINGLE_SOLVE, assert_close

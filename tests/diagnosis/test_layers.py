@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import finitewidth as fw
-from finitewidth.diagnosis.critical import ONE, critical_factors, follows
-from finitewidth.diagnosis.points import some_points
-from finitewidth.diagnosis.sizes import kernel_shares, layer_of, participation
-from finitewidth.diagnosis.step_limit import adam_scale, step_limit
-from finitewidth.measure.signals import signals
+from finitewidth.advice.diagnosis.critical import ONE, critical_factors, follows
+from finitewidth.advice.diagnosis.points import some_points
+from finitewidth.advice.diagnosis.sizes import kernel_shares, layer_of, participation
+from finitewidth.advice.diagnosis.step_limit import adam_scale, step_limit
+from finitewidth.measure.layers.signals import signals
 from finitewidth.measure.specimen import specimen
 from tolerances import ASYMPTOTIC, assert_close
 

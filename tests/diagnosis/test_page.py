@@ -5,7 +5,7 @@ from torch import nn
 
 import finitewidth as fw
 from browser import Browser
-from finitewidth.diagnosis.page import diagnosis_page
+from finitewidth.advice.diagnosis.page import diagnosis_page
 from networks_on_digits import deep, digits
 
 

@@ -126,10 +126,10 @@ def test_equinox_modules_have_types_and_defaults(site, page, signature):
 # Parts of the package that nobody is meant to import: the command, the server, the lab's own tools.
 INTERNAL = (
     "finitewidth.cli",
-    "finitewidth.serve",
-    "finitewidth.lab.",
-    "finitewidth.linalg",
-    "finitewidth.data",
+    "finitewidth.course._server",
+    "finitewidth.course.",
+    "finitewidth._base.linalg",
+    "finitewidth.tables",
 )
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from finitewidth import lab
-from finitewidth.lab.framework.sources import DAY_2, DAY_3, IEMS_402, ROBERTS
+from finitewidth import course as lab
+from finitewidth.course._lab.sources import DAY_2, DAY_3, IEMS_402, ROBERTS
 
 LECTURES = Path(__file__).resolve().parents[2] / "docs" / "lectures"
 LINK = re.compile(r"\[([^]]*)\]\(claim:([^)]*)\)")

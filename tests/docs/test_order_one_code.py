@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from finitewidth.prediction.finite_width.sampled.neuron import Neuron
+from finitewidth.prediction.methods.first_order.sampled.neuron import Neuron
 
 PAGE = (Path(__file__).parents[2] / "docs" / "theory" / "order-one-code.md").read_text(encoding="utf-8")
 NAMES = sorted(set(re.findall(r"`((?:[a-z_]+\.){2,}\w+)`", PAGE)))

@@ -191,7 +191,7 @@ def test_pages(tmp_path, monkeypatch):
 
 
 def test_records_are_reused_only_when_newer_than_the_source(tmp_path, monkeypatch):
-    from finitewidth import lab
+    from finitewidth import course as lab
 
     source, results = tmp_path / "source", tmp_path / "results"
     source.mkdir()

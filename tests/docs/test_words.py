@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.choice import FEW_POINTS
+from finitewidth.prediction.methods.first_order.choice import FEW_POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,7 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
+from finitewidth.algorithms.direct_optimization import DirectOptimization
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.gradient_flow import GradientFlow
 from tolerances import assert_close
 
 EIGENVALUES = jnp.array([0.0, 1e-14, 1e-6, 0.3, 1.0, 1.7])

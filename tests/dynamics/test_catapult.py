@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics import OnePointNetwork, Phase, quadratic_phases, relu_catapult
-from finitewidth.models import FeatureTable
+from finitewidth.architecture.models.taylor_models import FeatureTable
+from finitewidth.course.large_learning_rates.theory.catapult import OnePointNetwork, Phase
+from finitewidth.course.large_learning_rates.theory.catapult_quadratic import quadratic_phases
+from finitewidth.course.large_learning_rates.theory.catapult_relu import relu_catapult
 from tolerances import CLOSED_FORM, ROUNDING
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "lectures.json").read_text())

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.clocks import Flow, Steps
+from finitewidth.algorithms.clocks import Flow, Steps
 from tolerances import assert_close
 
 EIGENVALUES = np.array([0.2, 0.7, 1.3])

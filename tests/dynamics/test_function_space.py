@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import finitewidth as fw
-from finitewidth.arrays import as_matrix
+from finitewidth._base.arrays import as_matrix
 from tolerances import assert_close
 
 

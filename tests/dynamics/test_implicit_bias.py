@@ -7,25 +7,26 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from sklearn.svm import SVC
 
-from finitewidth.dynamics.implicit_bias import (
-    DiagonalNetwork,
-    Entropy,
-    HyperbolicEntropy,
-    Quadratic,
+from finitewidth.course.implicit_bias.networks.diagonal_networks import diagonal_descent, diagonal_flow
+from finitewidth.course.implicit_bias.networks.margin_training import separable_flow, train_to_margin
+from finitewidth.course.implicit_bias.theory.diagonal import DiagonalNetwork, least_sum
+from finitewidth.course.implicit_bias.theory.interpolators import (
     convex_limit,
     descent_limit,
     kernel_descent_limit,
-    least_sum,
-    margin_constant,
-    max_margin,
     mirror_limit,
-    separability,
-    sparse_margin,
-    time_to_margin,
 )
-from finitewidth.measure import margins, specimen
-from finitewidth.nearly_kernel_methods.parameter_expansion import perpendicular_drift, stationary_point
-from finitewidth.networks import diagonal_descent, diagonal_flow, separable_flow, train_to_margin
+from finitewidth.course.implicit_bias.theory.margin_time import margin_constant, time_to_margin
+from finitewidth.course.implicit_bias.theory.max_margin import max_margin
+from finitewidth.course.implicit_bias.theory.potentials import Entropy, HyperbolicEntropy, Quadratic
+from finitewidth.course.implicit_bias.theory.separability import separability
+from finitewidth.course.implicit_bias.theory.sparse_margin import sparse_margin
+from finitewidth.course.quadratic_models.theory.parameter_expansion import (
+    perpendicular_drift,
+    stationary_point,
+)
+from finitewidth.measure.loss.margins import margins
+from finitewidth.measure.specimen import specimen
 from tolerances import assert_close
 
 CONVEX = 1e-6

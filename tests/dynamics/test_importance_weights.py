@@ -7,8 +7,12 @@ import optax
 import pytest
 
 from finitewidth import MLP
-from finitewidth.dynamics import importance_effect
-from finitewidth.networks import logistic_flow, ridge_logistic, train_weighted
+from finitewidth.course.importance_and_influence.networks.importance_weights import (
+    logistic_flow,
+    ridge_logistic,
+    train_weighted,
+)
+from finitewidth.course.importance_and_influence.theory.importance_weights import importance_effect
 
 X = np.array([[2.0, 1.0], [1.0, -1.0], [-3.0, 0.5], [4.0, 4.0], [-2.0, -0.3]])
 Y = np.array([1, 1, -1, 1, -1])

@@ -4,9 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.algorithms import DirectOptimization, GradientDescent, GradientFlow
-from finitewidth.dynamics.kernel_descent import Spectrum, smoother
-from finitewidth.linalg import SingularKernelError, largest_eigenvalue
+from finitewidth._base.linalg.cholesky import SingularKernelError
+from finitewidth._base.linalg.eigenvalues import largest_eigenvalue
+from finitewidth.algorithms.direct_optimization import DirectOptimization
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.gradient_flow import GradientFlow
+from finitewidth.algorithms.kernel_descent import Spectrum, smoother
 from tolerances import assert_close
 
 

@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics import (
+from finitewidth.course.mean_field.theory.fluctuations import mean_field_fluctuations
+from finitewidth.course.mean_field.theory.population import (
     infinite_population,
-    mean_field_fluctuations,
-    minimising_movement,
     neuron_population,
-    potential_curvature,
     sampled_population,
+)
+from finitewidth.course.mean_field.theory.transport import (
+    minimising_movement,
+    potential_curvature,
     wasserstein,
 )
 from tolerances import assert_close

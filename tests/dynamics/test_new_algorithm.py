@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics import SpectralAlgorithm, Steps
-from finitewidth.nearly_kernel_methods import projectors
-from finitewidth.prediction.estimators import NTKRegressor
-from finitewidth.prediction.selection.ridge import held_out
+from finitewidth.algorithms.clocks import Steps
+from finitewidth.algorithms.interface import SpectralAlgorithm
+from finitewidth.estimators.wide_network import NTKRegressor
+from finitewidth.nearly_kernel_methods.algorithm_projectors import projectors
+from finitewidth.prediction.methods.infinite_width.ridge import held_out
 from tolerances import SOLVE, assert_close
 
 NET = fw.MLP(hidden=(32,), activation="tanh", C_b=0.1, C_W=1.2)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from finitewidth.dynamics import ridge_regression
+from finitewidth.course.kernel_regression.theory.ridge import ridge_regression
 from tolerances import assert_close
 
 

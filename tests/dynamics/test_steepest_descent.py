@@ -5,9 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics import newton_schulz_steps, newton_schulz_values, steepest_step
-from finitewidth.linalg import dual_pair, newton_schulz, norm_of, polar_factor
-from finitewidth.networks import layer_norms, steepest_descent
+from finitewidth._base.linalg.dual_norms import dual_pair, norm_of
+from finitewidth._base.linalg.polar import newton_schulz, polar_factor
+from finitewidth.course.optimiser_geometry.networks.steepest_descent import layer_norms, steepest_descent
+from finitewidth.course.optimiser_geometry.theory.steepest_descent import (
+    newton_schulz_steps,
+    newton_schulz_values,
+    steepest_step,
+)
 
 
 @pytest.mark.parametrize("across", ["sum", "max"])

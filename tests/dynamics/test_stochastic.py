@@ -12,27 +12,30 @@ from scipy.integrate import quad
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import minimize
 
-from finitewidth.dynamics import (
-    batch_covariance,
-    batch_factors,
-    best_schedule,
-    entropic_drift,
+from finitewidth.course.stochastic_gradients.theory.batches import batch_covariance, batch_factors
+from finitewidth.course.stochastic_gradients.theory.diffusion import (
     ito_density,
-    label_noise_path,
-    label_noise_penalty,
-    late_variance,
-    least_squares_steady_state,
-    noise_bound,
-    noisy_descent,
-    pass_covariance,
     ring_walk,
-    sgd_step_limit,
-    steady_covariance,
     step_density,
     two_step_share,
+)
+from finitewidth.course.stochastic_gradients.theory.label_noise import label_noise_path, label_noise_penalty
+from finitewidth.course.stochastic_gradients.theory.least_squares import (
+    least_squares_steady_state,
+    sgd_step_limit,
+)
+from finitewidth.course.stochastic_gradients.theory.schedules import (
+    best_schedule,
+    late_variance,
+    noise_bound,
+    noisy_descent,
+    variance_floor,
+)
+from finitewidth.course.stochastic_gradients.theory.steady_state import pass_covariance, steady_covariance
+from finitewidth.course.stochastic_gradients.theory.valleys import (
+    entropic_drift,
     valley_drift,
     valley_variance,
-    variance_floor,
 )
 from tolerances import assert_close
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.algorithms import direct_coefficient
-from finitewidth.networks.weight_space import train_weights
+from finitewidth.algorithms.direct_optimization import direct_coefficient
+from finitewidth.networks.training.weight_space import train_weights
 from quadratic import CASES, random_problem, slope, step_of, stored_problem
 from tolerances import CLOSED_FORM, assert_close
 

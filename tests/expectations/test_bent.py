@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from finitewidth.activations import as_activation
-from finitewidth.expectations.bent import bent_four_point, bent_pairs
-from finitewidth.expectations.cones import cone_grid, cones, thin_root
-from finitewidth.expectations.piecewise_linear import Slopes, kinked_four_point, kinked_pairs
+from finitewidth.architecture.activations import as_activation
+from finitewidth.expectations.kinked.bent import bent_four_point, bent_pairs
+from finitewidth.expectations.kinked.cones import cone_grid, cones, thin_root
+from finitewidth.expectations.kinked.piecewise_linear import Slopes, kinked_four_point, kinked_pairs
 from tolerances import CLOSED_FORM, SERIES, assert_close
 
 SLOPES = Slopes(0.3, 1.0)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from finitewidth.activations import as_activation
-from finitewidth.expectations.bent import bent_pairs
-from finitewidth.expectations.bent_moments import BentMoments
-from finitewidth.statistics.bent_neurons import bent_averages
+from finitewidth.architecture.activations import as_activation
+from finitewidth.expectations.kinked.bent import bent_pairs
+from finitewidth.expectations.kinked.bent_moments import BentMoments
+from finitewidth.statistics.first_order.bent_neurons import bent_averages
 from tolerances import TENSORS, assert_close
 
 ELU = as_activation("elu")

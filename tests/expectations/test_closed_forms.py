@@ -11,7 +11,7 @@ import pytest
 import finitewidth as fw
 import one_layer
 import oracle
-from finitewidth.activations import as_activation
+from finitewidth.architecture.activations import as_activation
 from tolerances import CLOSED_FORM, SERIES, assert_close
 
 CLOSED = [n for n in fw.ACTIVATION_NAMES if as_activation(n).closed_form is not None]

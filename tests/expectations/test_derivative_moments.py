@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.activations import as_activation
-from finitewidth.expectations.derivative_moments import (
+from finitewidth.architecture.activations import as_activation
+from finitewidth.expectations.four_factors.derivative_moments import (
     HIGHEST_DERIVATIVE,
     DerivativeMoments,
     is_smooth,

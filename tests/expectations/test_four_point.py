@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.expectations.four_point import SIGNATURES, four_point_averages
-from finitewidth.expectations.own_variance import own_variances
+from finitewidth.expectations.four_factors.four_point import SIGNATURES, four_point_averages
+from finitewidth.expectations.four_factors.own_variance import own_variances
 from tolerances import assert_close
 
 # What the quadrature is asked for, and what Gauss-Hermite products of 24 nodes reach at these spreads.

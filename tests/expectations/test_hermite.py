@@ -12,7 +12,7 @@ import pytest
 import finitewidth as fw
 import one_layer
 import oracle
-from finitewidth.activations import as_activation
+from finitewidth.architecture.activations import as_activation
 from finitewidth.expectations.hermite import hermite_series
 from tolerances import SERIES, assert_close
 

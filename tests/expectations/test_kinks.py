@@ -9,8 +9,8 @@ import pytest
 
 import finitewidth as fw
 import oracle
-from finitewidth.activations import as_activation
-from finitewidth.expectations.kinks import (
+from finitewidth.architecture.activations import as_activation
+from finitewidth.expectations.kinked.kinks import (
     HIGHEST_JUMP,
     RampPairs,
     ramp_coefficients,

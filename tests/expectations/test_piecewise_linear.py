@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.activations import as_activation
-from finitewidth.expectations.four_point import four_point_averages
-from finitewidth.expectations.piecewise_linear import (
+from finitewidth.architecture.activations import as_activation
+from finitewidth.expectations.four_factors.four_point import four_point_averages
+from finitewidth.expectations.kinked.piecewise_linear import (
     SignedMoments,
     Slopes,
     kinked_four_point,

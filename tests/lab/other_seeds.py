@@ -18,9 +18,9 @@ BUILD = Path(__file__).resolve().parents[2] / "build"
 
 
 def main(names: list[str]) -> int:
+    from finitewidth._base.programs import keep_programs
     from finitewidth.cli.claim_processes import default_jobs
     from finitewidth.cli.lab_job import chosen, failures, run_all
-    from finitewidth.programs import keep_programs
 
     keep_programs(print)
     asked = chosen(names, everything=not names)

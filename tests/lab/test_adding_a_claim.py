@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from finitewidth import lab
-from finitewidth.lab.chapters import initialisation
-from finitewidth.lab.framework import registry
-from finitewidth.lab.framework.runner import run_claim, save
+from finitewidth import course as lab
+from finitewidth.course._lab import registry
+from finitewidth.course._lab.runner import run_claim, save
+from finitewidth.course.initialisation import claims as initialisation
 
 TEXT = (Path(__file__).resolve().parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ID = "linear-unit-variance"
@@ -27,7 +27,7 @@ def added(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_all", registry._all.__wrapped__)
     importlib.invalidate_caches()
     yield lab.claim(ID)
-    del sys.modules["finitewidth.lab.chapters.initialisation.linear_unit"]
+    del sys.modules["finitewidth.course.initialisation.claims.linear_unit"]
 
 
 def test_the_file_is_found_and_the_claim_holds(added, tmp_path):

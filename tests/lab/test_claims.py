@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finitewidth import lab
-from finitewidth.lab.framework.runner import run_claim, save
+from finitewidth import course as lab
+from finitewidth.course._lab.runner import run_claim, save
 
 IDS = [claim.id for claim in lab.claims()]
 # These train networks for longer than their programs take to compile.
@@ -22,12 +22,12 @@ RECORDS = ROOT / "build" / "lab-quick"
 
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
 THEORY = next(c for c in CONTRACTS["contracts"] if c["name"] == "Instruments never import theory")
-CHAPTERS = "finitewidth.lab.chapters."
+CHAPTERS = "finitewidth.course._lab.chapters."
 # What both sides are about: algorithms are named by objects that also have their theory, models are trained,
 # and `tune` chooses a network.
 SHARED = (
-    "finitewidth.dynamics.algorithms",
-    "finitewidth.tuning.advice",
+    "finitewidth.algorithms._merged",
+    "finitewidth.advice.tuning.advice",
 )
 
 
@@ -44,7 +44,9 @@ def guarded(claim):
 
     def measure(setting, key):
         chapters = [
-            module for name, module in sys.modules.items() if name.startswith("finitewidth.lab.chapters.")
+            module
+            for name, module in sys.modules.items()
+            if name.startswith("finitewidth.course._lab.chapters.")
         ]
         with pytest.MonkeyPatch.context() as patch:
             for module in chapters:

@@ -11,8 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from finitewidth.cli import app
-from finitewidth.lab.framework import registry
-from finitewidth.lab.framework.comparison import FALSE_ALARM
+from finitewidth.course._lab import registry
+from finitewidth.course._lab.comparison import FALSE_ALARM
 
 runner = CliRunner()
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from finitewidth.lab.framework.comparison import absolute_error, z_score
-from finitewidth.lab.framework.estimate import Estimate, exact
-from finitewidth.lab.framework.figures import Curves, along, entries, power_laws
+from finitewidth.course._lab.comparison import absolute_error, z_score
+from finitewidth.course._lab.estimate import Estimate, exact
+from finitewidth.course._lab.figures import Curves, along, entries, power_laws
 
 
 @dataclass(frozen=True)

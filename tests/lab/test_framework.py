@@ -8,10 +8,10 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import norm, t
 
-from finitewidth import lab
-from finitewidth.lab.framework import comparison, sources
-from finitewidth.lab.framework.claim import Check, Claim, Verdict
-from finitewidth.lab.framework.comparison import (
+from finitewidth import course as lab
+from finitewidth.course._lab import comparison, sources
+from finitewidth.course._lab.claim import Check, Claim, Verdict
+from finitewidth.course._lab.comparison import (
     FALSE_ALARM,
     absolute_error,
     depth_over_width,
@@ -20,7 +20,7 @@ from finitewidth.lab.framework.comparison import (
     upper_bound,
     z_score,
 )
-from finitewidth.lab.framework.estimate import (
+from finitewidth.course._lab.estimate import (
     Estimate,
     combined,
     exact,
@@ -30,9 +30,9 @@ from finitewidth.lab.framework.estimate import (
     share,
     stacked,
 )
-from finitewidth.lab.framework.random_problem import RandomProblem
-from finitewidth.lab.framework.runner import record, run_claim, save
-from finitewidth.lab.framework.wrong import scaled
+from finitewidth.course._lab.random_problem import RandomProblem
+from finitewidth.course._lab.runner import record, run_claim, save
+from finitewidth.course._lab.wrong import scaled
 
 
 @dataclasses.dataclass(frozen=True)

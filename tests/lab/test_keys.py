@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from book import load
-from finitewidth import lab
-from finitewidth.lab.framework.random_problem import RandomProblem
+from finitewidth import course as lab
+from finitewidth.course._lab.random_problem import RandomProblem
 
 CLAIMS = {claim.id: claim for claim in lab.claims()}
 LAB = Path(lab.__file__).parent

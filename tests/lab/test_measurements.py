@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.architecture import MLP
-from finitewidth.lab.framework.estimate import sample_mean
-from finitewidth.lab.instruments import fixed_readout, layer_integrals, weight_descent
-from finitewidth.lab.instruments.network_draws import input_of_size, over_layers, over_networks
-from finitewidth.lab.instruments.single_input_ntk import tangent_kernels
-from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.architecture.mlp import MLP
+from finitewidth.course._instruments import layer_integrals, weight_descent
+from finitewidth.course._instruments.network_draws import input_of_size, over_layers, over_networks
+from finitewidth.course._lab.estimate import sample_mean
+from finitewidth.course.finite_width_at_initialisation.networks.single_input_ntk import tangent_kernels
+from finitewidth.course.lazy_training.networks import fixed_readout
+from finitewidth.networks.tangent.tangent_kernel import empirical_ntk
 from tolerances import PLAIN_DIFFERENCES, ROUNDING, STIFF_SOLVE
 
 DRAWS = 4000

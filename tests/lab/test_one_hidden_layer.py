@@ -6,14 +6,24 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.lab.framework.estimate import Estimate, sample_mean
-from finitewidth.lab.instruments import one_hidden_layer as shallow
-from finitewidth.lab.instruments.linearised_moments import Descent, Frozen, OneLayer, linearised_mean, outer
-from finitewidth.lab.instruments.network_draws import over_networks
-from finitewidth.lab.instruments.tangent_draws import random_starts
-from finitewidth.lab.instruments.trained_moments import Ensemble, trained_covariance, trained_mean
-from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.networks.tangent_kernel import empirical_ntk
+from finitewidth.course._instruments.network_draws import over_networks
+from finitewidth.course._lab.estimate import Estimate, sample_mean
+from finitewidth.course.finite_width_after_training.networks import one_hidden_layer as shallow
+from finitewidth.course.finite_width_after_training.networks.linearised_moments import (
+    Descent,
+    Frozen,
+    OneLayer,
+    linearised_mean,
+    outer,
+)
+from finitewidth.course.finite_width_after_training.networks.tangent_draws import random_starts
+from finitewidth.course.finite_width_after_training.networks.trained_moments import (
+    Ensemble,
+    trained_covariance,
+    trained_mean,
+)
+from finitewidth.networks.tangent.tangent_kernel import empirical_ntk
+from finitewidth.networks.training.optimizers import anchored_descent
 from tolerances import CLOSED_FORM, ROUNDING, assert_close
 
 

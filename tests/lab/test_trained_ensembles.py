@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from finitewidth.lab.framework.estimate import Estimate
-from finitewidth.lab.shapes.trained_ensembles import (
+from finitewidth.course._lab.estimate import Estimate
+from finitewidth.course.finite_width_after_training.claims._shared import (
     Case,
     TrainedEnsembles,
     coefficient_checks,

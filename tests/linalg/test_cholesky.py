@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from finitewidth.linalg.cholesky import SingularKernelError, confused_pair, factorise, symmetric_product
+from finitewidth._base.linalg.cholesky import SingularKernelError, confused_pair, factorise, symmetric_product
 from tolerances import ROUNDING, assert_close
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from finitewidth.linalg.congruence import congruence, congruence_diagonal
+from finitewidth._base.linalg.congruence import congruence, congruence_diagonal
 from tolerances import assert_close
 
 

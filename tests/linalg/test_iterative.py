@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from finitewidth.linalg.packed import packed_product
-from finitewidth.linalg.pcg import conjugate_gradients
-from finitewidth.linalg.rpcholesky import Preconditioner, pivoted_cholesky
+from finitewidth.large.solvers.packed import packed_product
+from finitewidth.large.solvers.pcg import conjugate_gradients
+from finitewidth.large.solvers.rpcholesky import Preconditioner, pivoted_cholesky
 from tolerances import assert_close
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from finitewidth.linalg.lanczos import extreme_pairs, quadrature
+from finitewidth._base.linalg.lanczos import extreme_pairs, quadrature
 from tolerances import SOLVE, assert_close
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from finitewidth.linalg.pcg import conjugate_gradients
-from finitewidth.linalg.tiled_cholesky import factor_bytes, tiled_cholesky
+from finitewidth.large.solvers.pcg import conjugate_gradients
+from finitewidth.large.solvers.tiled_cholesky import factor_bytes, tiled_cholesky
 from linalg.test_iterative import Tiled
 from tolerances import assert_close
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from finitewidth.measure import specimen
-from finitewidth.measure.jax_sites import This, program
+from finitewidth.measure.jax.sites import This, program
+from finitewidth.measure.specimen import specimen
 
 X = np.random.default_rng(5).normal(size=(6, 4))
 PARAMS = {"w": np.eye(4), "b": np.ones(4), "v": np.ones((4, 3))}

@@ -9,8 +9,8 @@ import pytest
 import torch
 from flax import nnx
 
-from finitewidth.measure import specimen
 from finitewidth.measure.checks import check_function_of_one_input, empty_statistics
+from finitewidth.measure.specimen import specimen
 
 X = np.random.default_rng(12).normal(size=(6, 4))
 

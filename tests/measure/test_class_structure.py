@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.measure import class_structure, error_structure, feature_structure, specimen
-from finitewidth.measure.candidates import candidates
-from finitewidth.measure.class_structure import PARTS
+from finitewidth.measure.loss.candidates import candidates
+from finitewidth.measure.loss.class_structure import PARTS, class_structure
+from finitewidth.measure.loss.layer_structure import error_structure, feature_structure
+from finitewidth.measure.specimen import specimen
 from tolerances import CLOSED_FORM, ROUNDING
 
 CLASSES, N_IN = 4, 3

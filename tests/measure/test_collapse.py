@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import finitewidth as fw
-from finitewidth.measure import collapse, specimen
-from finitewidth.measure.collapse import classifier
+from finitewidth.measure.loss.collapse import classifier, collapse
+from finitewidth.measure.specimen import specimen
 from tolerances import CLOSED_FORM
 
 FIELDS = [

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import finitewidth as fw
-from finitewidth.measure import CoordinateCheck, coordinate_check
-from finitewidth.networks import network_optimizer
-from finitewidth.report import coordinate_figure
+from finitewidth.measure.layers.coordinate_check import CoordinateCheck, coordinate_check
+from finitewidth.networks.training.optimizers import network_optimizer
+from finitewidth.report.coordinate_figure import coordinate_figure
 from tolerances import assert_close
 
 WIDTHS = (32, 128, 512)

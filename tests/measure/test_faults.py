@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from finitewidth.measure import specimen
 from finitewidth.measure.checks import empty_statistics
-from finitewidth.measure.faults import (
+from finitewidth.measure.layers.faults import (
     TABLE,
     Classes,
     Evidence,
@@ -17,7 +16,8 @@ from finitewidth.measure.faults import (
     predicted_classes,
     share_learnt,
 )
-from finitewidth.measure.signals import Signals, SiteSignals, signals
+from finitewidth.measure.layers.signals import Signals, SiteSignals, signals
+from finitewidth.measure.specimen import specimen
 
 HEALTHY = SiteSignals(
     name="layer",

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import hardsigmoid
 
-from finitewidth.measure import specimen
+from finitewidth.measure.specimen import specimen
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(6, 4))

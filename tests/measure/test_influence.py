@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.measure import fit_to_the_end, influence, leave_one_out, specimen
+from finitewidth.measure.loss.influence import influence
+from finitewidth.measure.loss.leave_one_out import fit_to_the_end, leave_one_out
+from finitewidth.measure.specimen import specimen
 
 RNG = np.random.default_rng(4)
 X, X_TEST = RNG.normal(size=(20, 2)), RNG.normal(size=(5, 2))
@@ -49,7 +51,7 @@ def test_one_newton_step_knows_more_than_influence(trained):
 def test_many_parameters_are_solved_by_products(trained, monkeypatch):
     s = specimen(neurons, X, Y, params=trained)
     dense = influence(s, X_TEST, Y_TEST, ridge=0.05).changes
-    monkeypatch.setattr(importlib.import_module("finitewidth.measure.influence"), "_DENSE", 2)
+    monkeypatch.setattr(importlib.import_module("finitewidth.measure.loss.influence"), "_DENSE", 2)
     np.testing.assert_allclose(influence(s, X_TEST, Y_TEST, ridge=0.05).changes, dense, rtol=1e-5)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from finitewidth import MLP
-from finitewidth.measure import homogeneous_degree, kappa
+from finitewidth.measure.loss.kappa import homogeneous_degree, kappa
 
 X = np.random.default_rng(1).normal(size=(4, 2))
 Y = np.random.default_rng(2).normal(size=(4, 1))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from finitewidth.measure import specimen
-from finitewidth.measure.laziness import kernel_points, laziness, tangent_kernel
+from finitewidth.measure.loss.laziness import kernel_points, laziness, tangent_kernel
+from finitewidth.measure.specimen import specimen
 from tolerances import assert_close
 
 RNG = np.random.default_rng(11)

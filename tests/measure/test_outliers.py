@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.measure import class_structure, outliers, specimen, top_spaces
-from finitewidth.measure.outliers import largest_gap
+from finitewidth.measure.loss.class_structure import class_structure
+from finitewidth.measure.loss.outliers import largest_gap, outliers, top_spaces
+from finitewidth.measure.specimen import specimen
 from tolerances import CLOSED_FORM
 
 # Lanczos' method stops at residuals of a thousandth.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from finitewidth.measure import specimen
-from finitewidth.measure.signals import dead_share, effective_units, saturated_share, signals
+from finitewidth.measure.layers.signals import dead_share, effective_units, saturated_share, signals
 from finitewidth.measure.sites import Site
+from finitewidth.measure.specimen import specimen
 from tolerances import ROUNDING, assert_close
 
 RNG = np.random.default_rng(9)

@@ -13,8 +13,8 @@ import pytest
 from flax import nnx
 
 import finitewidth as fw
-from finitewidth.measure import specimen
-from finitewidth.measure.jax_sites import This, program
+from finitewidth.measure.jax.sites import This, program
+from finitewidth.measure.specimen import specimen
 from layer_models import JAX, TORCH, jax_model, torch_model
 from tolerances import ROUNDING, assert_close
 

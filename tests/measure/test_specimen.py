@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import finitewidth as fw
-from finitewidth.measure import specimen
+from finitewidth.measure.specimen import specimen
 from layer_models import JAX, LABELS, TORCH, VECTORS, jax_model, torch_model
 from tolerances import PLAIN_DIFFERENCES, ROUNDING, assert_close
 

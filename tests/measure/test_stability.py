@@ -9,7 +9,8 @@ import torch
 from jax.flatten_util import ravel_pytree
 
 from finitewidth import MLP
-from finitewidth.measure import TrainingPhase, edge_of_stability, stability_limit, training_phases
+from finitewidth.course.large_learning_rates.networks.phases import TrainingPhase, training_phases
+from finitewidth.measure.loss.stability import edge_of_stability, stability_limit
 
 OPTIMIZERS = {
     "sgd": lambda b: optax.sgd(1.0),

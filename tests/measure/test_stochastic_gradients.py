@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics import least_squares_steady_state
-from finitewidth.measure import fluctuation_dissipation, gradient_noise, label_noise_runs
+from finitewidth.course.stochastic_gradients.networks.fluctuation_dissipation import fluctuation_dissipation
+from finitewidth.course.stochastic_gradients.networks.label_noise import label_noise_runs
+from finitewidth.course.stochastic_gradients.theory.least_squares import least_squares_steady_state
+from finitewidth.measure.loss.gradient_noise import gradient_noise
 
 KEY = jax.random.key(3)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from finitewidth.measure import specimen
-from finitewidth.measure.torch_sites import look
+from finitewidth.measure.specimen import specimen
+from finitewidth.measure.torch.sites import look
 from tolerances import ROUNDING, assert_close
 
 RNG = np.random.default_rng(8)

@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.models.random_neurons import NeuronMetaKernel, RandomNeurons
-from finitewidth.models.tangent_model import TangentMetaKernel, TangentModel
+from finitewidth.architecture.models.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.architecture.models.tangent_model import TangentMetaKernel, TangentModel
 from tolerances import assert_close
 
 

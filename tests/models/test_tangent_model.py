@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.models.tangent_model import TangentMetaKernel
-from finitewidth.networks.weight_space import train_weights
+from finitewidth.architecture.models.tangent_model import TangentMetaKernel
+from finitewidth.networks.training.weight_space import train_weights
 from quadratic import random_problem, slope
 from tolerances import assert_close
 

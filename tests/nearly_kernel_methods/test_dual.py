@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.nearly_kernel_methods.dual import dual_descent, kernel_step, output_step
-from finitewidth.networks.weight_space import train_weights
+from finitewidth.course.quadratic_models.theory.dual import dual_descent, kernel_step, output_step
+from finitewidth.networks.training.weight_space import train_weights
 from quadratic import random_problem, slope, step_of
 from tolerances import assert_close
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.nearly_kernel_methods.first_order_flow import FirstOrderFlow
-from finitewidth.networks.weight_space import train_weights
+from finitewidth.course.quadratic_models.theory.first_order_flow import FirstOrderFlow
+from finitewidth.networks.training.weight_space import train_weights
 from quadratic import random_problem
 from tolerances import assert_close
 

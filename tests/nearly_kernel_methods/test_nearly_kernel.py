@@ -3,11 +3,11 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.dynamics.algorithms import inverting
-from finitewidth.linalg.cholesky import SingularKernelError
-from finitewidth.models.meta_kernel import DenseMetaKernel, FeatureMetaKernel
+from finitewidth._base.linalg.cholesky import SingularKernelError
+from finitewidth.algorithms.gradient_descent import inverting
+from finitewidth.architecture.models.meta_kernel import DenseMetaKernel, FeatureMetaKernel
 from finitewidth.nearly_kernel_methods.algorithm_projectors import pair_projectors, projectors
-from finitewidth.networks.weight_space import train_weights
+from finitewidth.networks.training.weight_space import train_weights
 from quadratic import CASES, naive_projectors, random_problem, slope, step_of, stored_problem
 from tolerances import assert_close
 
@@ -175,7 +175,7 @@ class TestMetaKernels:
         for i in (2, 3, 4):
             np.save(tmp_path / f"{i}.npy", parts[i])
             parts[i] = np.load(tmp_path / f"{i}.npy", mmap_mode="r")
-        monkeypatch.setattr("finitewidth.models.meta_kernel._BLOCK_BYTES", 600)
+        monkeypatch.setattr("finitewidth.architecture.models.meta_kernel._BLOCK_BYTES", 600)
         assert_close(fw.nearly_kernel(*parts, problem.y).prediction, expected.prediction)
 
 

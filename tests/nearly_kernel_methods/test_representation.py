@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.models.meta_kernel import DenseMetaKernel
+from finitewidth.architecture.models.meta_kernel import DenseMetaKernel
 from finitewidth.nearly_kernel_methods.representation import (
     best_epsilon,
     deformation,
@@ -11,7 +11,7 @@ from finitewidth.nearly_kernel_methods.representation import (
     trained_kernel,
     weight_norms,
 )
-from finitewidth.networks.weight_space import train_weights
+from finitewidth.networks.training.weight_space import train_weights
 from quadratic import CASES, random_problem, slope, step_of, stored_problem
 from tolerances import assert_close
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.networks.control_variates import flip_last_layer
-from finitewidth.networks.linear_descent import linear_descent
-from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.networks.training import as_task
+from finitewidth.networks.training.control_variates import flip_last_layer
+from finitewidth.networks.training.linear_descent import linear_descent
+from finitewidth.networks.training.optimizers import anchored_descent
+from finitewidth.networks.training.training import as_task
 from tolerances import assert_close
 
 X = jax.random.normal(jax.random.key(1), (4, 3))

@@ -7,7 +7,12 @@ import optax
 import pytest
 
 from finitewidth import MLP
-from finitewidth.networks import LearningRateTransfer, OwnNetwork, learning_rate_transfer, train
+from finitewidth.networks.training.learning_rates import (
+    LearningRateTransfer,
+    OwnNetwork,
+    learning_rate_transfer,
+)
+from finitewidth.networks.training.training import train
 
 X = jax.random.normal(jax.random.key(0), (12, 3))
 Y = jnp.sin(X[:, :1])

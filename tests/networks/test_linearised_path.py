@@ -5,17 +5,11 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.networks import (
-    DivergenceError,
-    Task,
-    best_rate,
-    expand,
-    learning_rate_sweep,
-    linearised_path,
-    teacher_task,
-    train,
-    train_at_scales,
-)
+from finitewidth.course.lazy_training.networks.initial_scales import Task, teacher_task, train_at_scales
+from finitewidth.course.lazy_training.networks.linearised_path import linearised_path
+from finitewidth.networks.tangent.taylor import expand
+from finitewidth.networks.training.learning_rates import best_rate, learning_rate_sweep
+from finitewidth.networks.training.training import DivergenceError, train
 
 NET = fw.MLP((12,), "tanh")
 PARAMS = NET.init(jax.random.key(0), 3)

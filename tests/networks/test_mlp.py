@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import truncnorm
 
 import finitewidth as fw
-from finitewidth.architecture import Affine
+from finitewidth.architecture.dense import Affine
 from finitewidth.architecture.weights import DRAWS
 from tolerances import assert_close
 

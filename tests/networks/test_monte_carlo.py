@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.networks.monte_carlo import _pooled
+from finitewidth.networks.tangent.monte_carlo import _pooled
 from tolerances import assert_close
 
 

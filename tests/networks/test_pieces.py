@@ -7,7 +7,8 @@ import pytest
 
 import finitewidth as fw
 from compilations import count_compilations
-from finitewidth.networks import DivergenceError, log_spaced
+from finitewidth.networks.training.ensembles import log_spaced
+from finitewidth.networks.training.training import DivergenceError
 from tolerances import assert_close
 
 X = jax.random.normal(jax.random.key(1), (5, 3))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from finitewidth import MLP
-from finitewidth.dynamics import balance_change, equivariant_rates
-from finitewidth.networks import balance, rescale, train, train_rescaled
+from finitewidth.course.optimiser_geometry.networks.rescaling import balance, rescale, train_rescaled
+from finitewidth.course.optimiser_geometry.theory.rescaling import balance_change, equivariant_rates
+from finitewidth.networks.training.training import train
 
 NET = MLP((6,), "relu", C_b=0.1, C_W=2.0)
 PARAMS = NET.init(jax.random.key(0), 3)

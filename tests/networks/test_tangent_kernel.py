@@ -7,10 +7,10 @@ import pytest
 
 import finitewidth as fw
 from dense_derivatives import flatten, jacobian
-from finitewidth.networks import tangent_kernel
-from finitewidth.networks.jacobians import bytes_per_point
-from finitewidth.networks.jacobians import jacobian as jacobian_of
 from finitewidth.networks.models import as_model
+from finitewidth.networks.tangent import tangent_kernel
+from finitewidth.networks.tangent.jacobians import bytes_per_point
+from finitewidth.networks.tangent.jacobians import jacobian as jacobian_of
 from tolerances import assert_close
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.arrays import as_matrix
+from finitewidth._base.arrays import as_matrix
 from tolerances import assert_close
 
 

@@ -7,7 +7,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.networks.losses import LOSSES
 from finitewidth.networks.models import as_model
-from finitewidth.networks.observables import Sharpness, TrainingLoss
+from finitewidth.networks.training.observables import Sharpness, TrainingLoss
 from tolerances import assert_close
 
 X = jax.random.normal(jax.random.key(1), (6, 3))

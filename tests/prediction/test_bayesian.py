@@ -6,7 +6,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import finitewidth as fw
-from finitewidth.prediction import compare_models, evidence_gradient, maximise_evidence
+from finitewidth.prediction.selection.model_comparison import (
+    compare_models,
+    evidence_gradient,
+    maximise_evidence,
+)
 from tolerances import DIFFERENCES, PLAIN_DIFFERENCES, SOLVE, assert_close
 
 NET = fw.MLP((16, 16), "erf", 0.3, 1.7)

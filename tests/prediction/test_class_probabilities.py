@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
-from finitewidth.prediction.selection.class_probabilities import label_noise, winning_probability
+from finitewidth.prediction.law.class_probabilities import label_noise, winning_probability
+from finitewidth.prediction.problem.leave_one_out import LeftOut
 from tolerances import assert_close
 
 

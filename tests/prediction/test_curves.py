@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.infinite_width import curves
+from finitewidth.prediction.methods.infinite_width import curves
 from tolerances import SOLVE, assert_close
 
 NET = fw.MLP((16, 16), "relu", 0.2, 1.8, 0.5, 1.2)

@@ -13,17 +13,16 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import finitewidth as fw
-from finitewidth.prediction import (
-    best_prior_variance,
-    compare_linear_networks,
+from finitewidth.estimators.deep_linear_regressor import DeepLinearRegressor
+from finitewidth.prediction.methods.bayesian.deep_linear.effective_depth import (
     effective_depth,
-    interpolate,
     limiting_prior_variance,
-    noisy_posterior,
     posterior_scale,
     posterior_scale_of_depth,
 )
-from finitewidth.prediction.estimators import DeepLinearRegressor
+from finitewidth.prediction.methods.bayesian.deep_linear.interpolation import interpolate
+from finitewidth.prediction.methods.bayesian.deep_linear.noisy import noisy_posterior
+from finitewidth.prediction.selection.deep_linear import best_prior_variance, compare_linear_networks
 from tolerances import CLOSED_FORM, SOLVE, STIFF_SOLVE, assert_close
 
 LECTURES = json.loads((pathlib.Path(__file__).parents[1] / "reference" / "exact-laws.json").read_text())

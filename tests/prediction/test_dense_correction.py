@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.prediction.finite_width.dense.covariance import composite, dense_covariance
-from finitewidth.prediction.finite_width.dense.mean import dense_mean
-from finitewidth.prediction.finite_width.training_modes import TrainingModes
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.prediction.methods.first_order.dense.covariance import composite, dense_covariance
+from finitewidth.prediction.methods.first_order.dense.mean import dense_mean
+from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
 from tolerances import SOLVE, assert_close
 from truncated_dynamics import Oracle, kernels, random_tensors
 

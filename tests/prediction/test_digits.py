@@ -7,9 +7,9 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.svm import SVC
 
 import finitewidth as fw
-from finitewidth.prediction.estimators import NNGPClassifier, NTKClassifier
-from finitewidth.prediction.selection.ridge import choose_ridge
-from finitewidth.study.scores import ClassificationScores
+from finitewidth.estimators.wide_network import NNGPClassifier, NTKClassifier
+from finitewidth.prediction.methods.infinite_width.ridge import choose_ridge
+from finitewidth.tables.study.scores import ClassificationScores
 
 
 @pytest.fixture(scope="module")

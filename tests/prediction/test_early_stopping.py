@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.prediction.methods.infinite_width.ridge import held_out, observation_noise
+from finitewidth.prediction.problem.training_problem import TrainingProblem
 from finitewidth.prediction.selection.early_stopping import choose_stop
-from finitewidth.prediction.selection.ridge import held_out, observation_noise
-from finitewidth.prediction.training_problem import TrainingProblem
 from tolerances import assert_close
 
 NET = fw.MLP((8, 8), "relu", 0.1, 2.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.architecture import Affine
+from finitewidth.architecture.dense import Affine
 
 STEPS = 40
 

@@ -12,14 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import finitewidth as fw
-from finitewidth.prediction.estimators import (
-    NNGPClassifier,
-    NNGPRegressor,
-    NTKClassifier,
-    NTKRegressor,
-)
-from finitewidth.prediction.selection.class_probabilities import label_noise
-from finitewidth.prediction.selection.ridge import choose_ridge
+from finitewidth.estimators.wide_network import NNGPClassifier, NNGPRegressor, NTKClassifier, NTKRegressor
+from finitewidth.prediction.law.class_probabilities import label_noise
+from finitewidth.prediction.methods.infinite_width.ridge import choose_ridge
 from tolerances import assert_close
 
 # Checks of scikit-learn that an estimator may fail, with the reason; there are none.

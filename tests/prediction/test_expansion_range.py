@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
+from finitewidth.prediction.law.expansion_range import ExpansionRange
 
 MEAN = np.array([[3.0], [4.0]])
 

@@ -10,15 +10,20 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.architecture import Activate, Dense, Repeat, Sequential
-from finitewidth.prediction.finite_width.dense.mean import dense_mean
-from finitewidth.prediction.finite_width.kernel_variance import dense_kernel_variance, sampled_kernel_variance
-from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
-from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
-from finitewidth.prediction.finite_width.training_modes import TrainingModes
-from finitewidth.statistics.corrections import corrections
-from finitewidth.statistics.hidden_layers import layer_kernels
-from finitewidth.statistics.mean_shifts import mean_shifts
+from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.dense import Dense
+from finitewidth.architecture.sequential import Repeat, Sequential
+from finitewidth.prediction.methods.first_order.dense.mean import dense_mean
+from finitewidth.prediction.methods.first_order.kernel_variance import (
+    dense_kernel_variance,
+    sampled_kernel_variance,
+)
+from finitewidth.prediction.methods.first_order.sampled.mean import sampled_mean
+from finitewidth.prediction.methods.first_order.sampled.stratified import Aim, Sampling
+from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
+from finitewidth.statistics.first_order.corrections import corrections
+from finitewidth.statistics.first_order.hidden_layers import layer_kernels
+from finitewidth.statistics.first_order.mean_shifts import mean_shifts
 from tolerances import STIFF_SOLVE, TENSORS, assert_close
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "finite-width-training.json").read_text())
@@ -154,7 +159,7 @@ def test_up_to_fourteen_points_have_dense_tensors(points, dense, monkeypatch):
         raise Chosen
 
     monkeypatch.setattr(
-        f"finitewidth.prediction.finite_width.{'dense' if dense else 'sampled'}.method."
+        f"finitewidth.prediction.methods.first_order.{'dense' if dense else 'sampled'}.method."
         f"{'dense_corrections' if dense else 'layer_kernels'}",
         chosen,
     )

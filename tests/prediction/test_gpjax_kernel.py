@@ -56,6 +56,6 @@ def test_only_positive_variances_are_trained():
 
 def test_without_gpjax_there_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "gpjax.kernels", None)
-    monkeypatch.delitem(sys.modules, "finitewidth.prediction.gpjax_adapter", raising=False)
+    monkeypatch.delitem(sys.modules, "finitewidth.estimators.gpjax_adapter", raising=False)
     with pytest.raises(ModuleNotFoundError, match="GPJax is not installed"):
         fw.gpjax_kernel(NET)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.lab.instruments.trained_moments import Ensemble, trained_pairs
-from finitewidth.prediction.finite_width.kinks import directions
+from finitewidth.course.finite_width_after_training.networks.trained_moments import Ensemble, trained_pairs
+from finitewidth.prediction.methods.kinks import directions
 
 CASES = json.loads((Path(__file__).parents[1] / "reference" / "relu.json").read_text())["cases"]
 WIDTH = 65_536

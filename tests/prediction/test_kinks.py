@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.kinks.schedule import schedule
-from finitewidth.prediction.finite_width.kinks.window_map import Paths, window_integrals
+from finitewidth.prediction.methods.kinks.schedule import schedule
+from finitewidth.prediction.methods.kinks.window_map import Paths, window_integrals
 from tolerances import CLOSED_FORM, assert_close
 
 CASES = json.loads((Path(__file__).parents[1] / "reference" / "relu.json").read_text())["cases"]
@@ -135,7 +135,7 @@ def test_sampling_meets_quadrature(monkeypatch):
     root, settings = math.sqrt(WIDTH), fw.KinkWindows(0.02, 1024)
     cases = [(case("N2 ReLU"), None), (case("N2 ReLU with ridge"), fw.GradientFlow())]
     exact = [coefficient(c, algorithm) for c, algorithm in cases]
-    monkeypatch.setattr("finitewidth.prediction.finite_width.kinks.method.MOST_POINTS", 1)
+    monkeypatch.setattr("finitewidth.prediction.methods.kinks.method.MOST_POINTS", 1)
     for (c, algorithm), (mean, covariance, _) in zip(cases, exact, strict=True):
         found, spread, law = coefficient(c, algorithm, settings)
         assert law.correction.samples >= 64

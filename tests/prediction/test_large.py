@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
-from finitewidth.prediction.large import budget, subset, system
-from finitewidth.prediction.large.predict import predict_large
-from finitewidth.prediction.selection.class_probabilities import label_noise
-from finitewidth.prediction.selection.ridge import held_out
+from finitewidth.prediction.law.class_probabilities import label_noise
+from finitewidth.prediction.methods.infinite_width.ridge import held_out
+from finitewidth.prediction.methods.large import budget, subset, system
+from finitewidth.prediction.methods.large.predict import predict_large
+from finitewidth.prediction.problem.leave_one_out import LeftOut
 
 NET = fw.MLP((1, 1), "relu", 0.1, 2.0)
 
@@ -88,7 +88,8 @@ def test_double_precision_and_bayesian_inference(data):
 
 def test_tiles_computed_in_every_sweep(data, laws, monkeypatch):
     monkeypatch.setattr(
-        "finitewidth.prediction.large.system.shutil.disk_usage", lambda path: type("Disk", (), {"free": 0})
+        "finitewidth.prediction.methods.large.system.shutil.disk_usage",
+        lambda path: type("Disk", (), {"free": 0}),
     )
     law = fw.predict(NET, *data, ridge=0.05, solver="iterative")
     assert law.solve.tiles == "computed in every sweep"

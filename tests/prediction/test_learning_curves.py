@@ -5,13 +5,13 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 import finitewidth as fw
-from finitewidth.dynamics.ridge import ridge_regression
+from finitewidth.course.kernel_regression.theory.ridge import ridge_regression
 from finitewidth.prediction.selection.learning_curves import (
     learning_curve,
     predicted_learning_curve,
     resolution,
 )
-from finitewidth.statistics.mercer_decomposition import mercer
+from finitewidth.statistics.wide.mercer_decomposition import mercer
 from tolerances import SOLVE, assert_close
 
 NET = fw.MLP((1, 1), "relu", 0.1, 2.0)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.linalg.cholesky import factorise
-from finitewidth.prediction.infinite_width.leave_one_out import posterior_left_out, trained_left_out
+from finitewidth._base.linalg.cholesky import factorise
+from finitewidth.prediction.problem.leave_one_out import posterior_left_out, trained_left_out
 from tolerances import SOLVE, assert_close
 
 NET = fw.MLP((1, 1), "relu", 0.1, 2.0)

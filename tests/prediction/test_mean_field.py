@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.mean_field import equations
-from finitewidth.prediction.finite_width.mean_field.neurons import Field, Neuron, Population, settle
+from finitewidth.prediction.methods.mean_field import equations
+from finitewidth.prediction.methods.mean_field.neurons import Field, Neuron, Population, settle
 
 X = np.array([[1.1, 0.2, -0.5], [-0.8, 1.0, 0.3], [0.1, -1.2, 0.8], [0.3, 0.6, 1.3]])
 Y = np.array([0.9, -0.7, 0.5, 1.1])

@@ -7,8 +7,8 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import finitewidth as fw
-from finitewidth.data import built_in
-from finitewidth.prediction.estimators.nearly_kernel_regressor import NearlyKernelRegressor
+from finitewidth.estimators.nearly_kernel_regressor import NearlyKernelRegressor
+from finitewidth.tables.sets import built_in
 from tolerances import SOLVE, assert_close
 
 EXPECTED_FAILURES: dict[str, str] = {}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.linalg.cholesky import SingularKernelError
-from finitewidth.prediction import training_problem
-from finitewidth.prediction.infinite_width.trained import pointwise_law
-from finitewidth.prediction.pointwise import PointwiseLaw
-from finitewidth.prediction.selection.ridge import choose_ridge
-from finitewidth.prediction.training_problem import TrainingProblem
-from finitewidth.statistics.kernels import kernel_strips, own_outputs
+from finitewidth._base.linalg.cholesky import SingularKernelError
+from finitewidth.prediction.law.pointwise import PointwiseLaw
+from finitewidth.prediction.methods.infinite_width.ridge import choose_ridge
+from finitewidth.prediction.methods.infinite_width.trained import pointwise_law
+from finitewidth.prediction.problem import training_problem
+from finitewidth.prediction.problem.training_problem import TrainingProblem
+from finitewidth.statistics.wide.kernels import kernel_strips, own_outputs
 from finitewidth.verification.stopping import stop
 from tolerances import SOLVE, STIFF_SOLVE, assert_close
 
@@ -126,9 +126,9 @@ import sys, threading
 from pathlib import Path
 import numpy as np
 import finitewidth as fw
-from finitewidth.data import Table
-from finitewidth.study.preparation import Options, prepare
-from finitewidth.study.study import Choices, run_study
+from finitewidth.tables import Table
+from finitewidth.tables.study.preparation import Options, prepare
+from finitewidth.tables.study.study import Choices, run_study
 
 rows, columns = int(sys.argv[1]), {}
 rng = np.random.default_rng(0)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.architecture import Affine
-from finitewidth.prediction.infinite_width.trained import trained_distribution
-from finitewidth.prediction.training_problem import ProblemKernels
+from finitewidth.architecture.dense import Affine
+from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
+from finitewidth.prediction.problem.training_problem import ProblemKernels
 from tolerances import LIMIT, SERIES, SINGLE_SOLVE, SOLVE, assert_close
 
 NET = fw.MLP((64, 64), "gelu", 0.1, 1.8, 0.7, 1.3)
@@ -54,7 +54,7 @@ def test_a_linearised_network_trained_step_by_step(data, steps):
 def test_kernels_of_few_points_are_blocks_of_one_matrix(data, monkeypatch):
     x, y, x_test = data
     found = fw.TrainingProblem.of(NET, x, y, x_test).kernels
-    monkeypatch.setattr("finitewidth.prediction.training_problem._FEW", 12)
+    monkeypatch.setattr("finitewidth.prediction.problem.training_problem._FEW", 12)
     apart = fw.TrainingProblem.of(NET, x, y, x_test).kernels
     for kernel, expected in zip(jax.tree.leaves(found), jax.tree.leaves(apart), strict=True):
         assert_close(kernel, expected, SERIES)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.prediction.finite_width.projector_weights import projector_weights
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.gradient_flow import GradientFlow
+from finitewidth.prediction.methods.first_order.projector_weights import projector_weights
 from tolerances import assert_close
 
 EIGENVALUES = np.array([0.2, 0.7, 1.3])

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.dense.covariance import dense_covariance
-from finitewidth.prediction.finite_width.dense.mean import dense_mean
-from finitewidth.prediction.finite_width.sampled.covariance import sampled_covariance
-from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
-from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
-from finitewidth.prediction.finite_width.training_modes import TrainingModes
-from finitewidth.statistics.corrections import corrections
-from finitewidth.statistics.hidden_layers import layer_kernels
+from finitewidth.prediction.methods.first_order.dense.covariance import dense_covariance
+from finitewidth.prediction.methods.first_order.dense.mean import dense_mean
+from finitewidth.prediction.methods.first_order.sampled.covariance import sampled_covariance
+from finitewidth.prediction.methods.first_order.sampled.mean import sampled_mean
+from finitewidth.prediction.methods.first_order.sampled.stratified import Aim, Sampling
+from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
+from finitewidth.statistics.first_order.corrections import corrections
+from finitewidth.statistics.first_order.hidden_layers import layer_kernels
 from quick_compilation import optimisation
 from tolerances import FIRST_ORDER, LIMIT, STIFF_SOLVE, TENSORS, assert_close
 

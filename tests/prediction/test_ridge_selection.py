@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.linalg.cholesky import SingularKernelError, factorise
-from finitewidth.prediction.infinite_width.leave_one_out import LeftOut, trained_left_out
-from finitewidth.prediction.selection.ridge import (
+from finitewidth._base.linalg.cholesky import SingularKernelError, factorise
+from finitewidth.prediction.methods.infinite_width.ridge import (
     choose_ridge,
     fitted_noise,
     held_out,
     observation_noise,
     without,
 )
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth.prediction.problem.leave_one_out import LeftOut, trained_left_out
+from finitewidth.prediction.problem.training_problem import TrainingProblem
 from left_out import left_out_by_retraining, most_probable_noise
 from tolerances import SERIES, STIFF_SOLVE, assert_close
 

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.dense.covariance import (
+from finitewidth.prediction.methods.first_order.dense.covariance import (
     composite,
     correlation,
     dense_covariance,
     kernel_noise,
 )
-from finitewidth.prediction.finite_width.sampled import kinds as k
-from finitewidth.prediction.finite_width.sampled.covariance import unsampled_covariance
-from finitewidth.prediction.finite_width.sampled.neuron import Neuron, drawn, layer_sources
-from finitewidth.prediction.finite_width.sampled.stratified import Sampling
-from finitewidth.prediction.finite_width.training_modes import TrainingModes
-from finitewidth.statistics.corrections import corrections
-from finitewidth.statistics.hidden_layers import layer_kernels
+from finitewidth.prediction.methods.first_order.sampled import kinds as k
+from finitewidth.prediction.methods.first_order.sampled.covariance import unsampled_covariance
+from finitewidth.prediction.methods.first_order.sampled.neuron import Neuron, drawn, layer_sources
+from finitewidth.prediction.methods.first_order.sampled.stratified import Sampling
+from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
+from finitewidth.statistics.first_order.corrections import corrections
+from finitewidth.statistics.first_order.hidden_layers import layer_kernels
 from tolerances import assert_close
 
 QUADRATURE = 1e-6

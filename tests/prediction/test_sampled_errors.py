@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.kernel_variance import sampled_kernel_variance
-from finitewidth.prediction.finite_width.sampled import stratified
-from finitewidth.prediction.finite_width.sampled.covariance import sampled_covariance
-from finitewidth.prediction.finite_width.sampled.mean import sampled_mean
-from finitewidth.prediction.finite_width.sampled.stratified import Aim, Sampling
-from finitewidth.prediction.finite_width.training_modes import TrainingModes
-from finitewidth.statistics.hidden_layers import layer_kernels
+from finitewidth.prediction.methods.first_order.kernel_variance import sampled_kernel_variance
+from finitewidth.prediction.methods.first_order.sampled import stratified
+from finitewidth.prediction.methods.first_order.sampled.covariance import sampled_covariance
+from finitewidth.prediction.methods.first_order.sampled.mean import sampled_mean
+from finitewidth.prediction.methods.first_order.sampled.stratified import Aim, Sampling
+from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
+from finitewidth.statistics.first_order.hidden_layers import layer_kernels
 from tolerances import assert_close
 
 

@@ -7,7 +7,7 @@ from scipy.special import erf
 from scipy.stats import chi2, multivariate_normal
 
 import finitewidth as fw
-from finitewidth.prediction.finite_width.scale_mixture import scale_mixture
+from finitewidth.prediction.methods.bayesian.scale_mixture import scale_mixture
 from tolerances import assert_close
 
 NOISE = 0.3

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.prediction.finite_width.dense.covariance import dense_covariance
-from finitewidth.prediction.finite_width.dense.mean import dense_mean
-from finitewidth.prediction.finite_width.source_weights import SourceWeights, source_weights
-from finitewidth.prediction.finite_width.stopped_weights import stopped_weights
-from finitewidth.prediction.finite_width.training_modes import TrainingModes
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.gradient_flow import GradientFlow
+from finitewidth.prediction.methods.first_order.dense.covariance import dense_covariance
+from finitewidth.prediction.methods.first_order.dense.mean import dense_mean
+from finitewidth.prediction.methods.first_order.source_weights import SourceWeights, source_weights
+from finitewidth.prediction.methods.first_order.stopped_weights import stopped_weights
+from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
 from tolerances import assert_close
 from truncated_dynamics import kernels, random_tensors
 
@@ -97,7 +98,7 @@ def test_without_a_ridge_the_chains_say_the_same(rng, monkeypatch, train, test, 
     modes = TrainingModes.of(K, Theta, y, algorithm)
     expected = dense_mean(tensors, modes), dense_covariance(tensors, modes)
     monkeypatch.setattr(
-        "finitewidth.prediction.finite_width.training_modes.source_weights",
+        "finitewidth.prediction.methods.first_order.training_modes.source_weights",
         lambda t, algorithm, ridge: SourceWeights(*stopped_weights(t, ridge, algorithm.clock())),
     )
     for part, other in zip(dense_mean(tensors, modes), expected[0], strict=True):

@@ -4,14 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.prediction.finite_width.projector_weights import ARRANGEMENTS
-from finitewidth.prediction.finite_width.sampled.decay import StoppedFree
-from finitewidth.prediction.finite_width.sampled.stopped_with_ridge import Pull, StoppedHeld
-from finitewidth.prediction.finite_width.sampled.time_nodes import Times
-from finitewidth.prediction.finite_width.sampled.training_course import training_course
-from finitewidth.prediction.finite_width.source_weights import source_weights
-from finitewidth.prediction.finite_width.training_modes import TrainingModes
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.gradient_flow import GradientFlow
+from finitewidth.prediction.methods.first_order.projector_weights import ARRANGEMENTS
+from finitewidth.prediction.methods.first_order.sampled.decay import StoppedFree
+from finitewidth.prediction.methods.first_order.sampled.stopped_with_ridge import Pull, StoppedHeld
+from finitewidth.prediction.methods.first_order.sampled.time_nodes import Times
+from finitewidth.prediction.methods.first_order.sampled.training_course import training_course
+from finitewidth.prediction.methods.first_order.source_weights import source_weights
+from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
 from tolerances import assert_close
 
 EIGENVALUES, RIDGE, DRAWS = np.array([0.02, 0.7, 2.0]), 0.3, 500

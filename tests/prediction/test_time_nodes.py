@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from finitewidth.dynamics.algorithms import GradientDescent, GradientFlow
-from finitewidth.prediction.finite_width.projector_weights import projector_weights
-from finitewidth.prediction.finite_width.sampled.time_nodes import time_strata
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.gradient_flow import GradientFlow
+from finitewidth.prediction.methods.first_order.projector_weights import projector_weights
+from finitewidth.prediction.methods.first_order.sampled.time_nodes import time_strata
 
 EIGENVALUES = np.geomspace(0.01, 2.0, 7)
 TOLERANCE = 1e-4

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.advice.tuning.figures import phase_figure, save_figure, tuning_figure
 from finitewidth.report import style
-from finitewidth.report.figures import phase_figure, save_figure, tuning_figure
 
 
 def curves(axes):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from browser import Browser
-from finitewidth.data import Table
-from finitewidth.report.page import SECTIONS, report_page
 from finitewidth.report.parts import inline_svg
-from finitewidth.report.prediction_figures import loss_figure
-from finitewidth.study.preparation import Options, prepare
-from finitewidth.study.study import Choices, run_study
+from finitewidth.tables.study.page import SECTIONS, report_page
+from finitewidth.tables.study.prediction_figures import loss_figure
+from finitewidth.tables.study.preparation import Options, prepare
+from finitewidth.tables.study.study import Choices, run_study
+from finitewidth.tables.table import Table
 
 
 @pytest.fixture(scope="module")

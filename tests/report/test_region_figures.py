@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection, TriMesh
 
-from finitewidth.lab.instruments.relu_regions import relu_program
+from finitewidth.course.linear_regions.networks.relu_regions import relu_program
 from finitewidth.measure import regions
-from finitewidth.report import history_figure, line_figure, plane_figure
+from finitewidth.report.region_figures import history_figure, line_figure, plane_figure
 
 LINES = relu_program(
     [(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0.5, 0.0])), (np.ones((1, 2)), np.zeros(1))]

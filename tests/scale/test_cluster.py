@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth._base.engines import DaskCluster
 from finitewidth.cli import main
 from finitewidth.cli.lab_job import run_all
-from finitewidth.engines import DaskCluster
-from finitewidth.lab.framework.registry import claim
-from finitewidth.scale import gram
+from finitewidth.course._lab.registry import claim
+from finitewidth.large.gram import gram
 from scale.kernels_of_points import NET, TILE, points
 
 # One that draws networks, and one that does not.

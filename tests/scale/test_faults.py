@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.engines import DaskCluster
-from finitewidth.scale import DamagedTileError, gram, store
+from finitewidth._base.engines import DaskCluster
+from finitewidth.large import store
+from finitewidth.large.gram import gram
+from finitewidth.large.store import DamagedTileError
 from scale.kernels_of_points import NET, TILE, points
 from tolerances import assert_close
 
@@ -177,7 +179,7 @@ def test_a_scheduler_that_does_not_answer_is_said_within_fifteen_seconds(tmp_pat
 @pytest.mark.parametrize("address", ["nonsense", "nonsense://here", "tcp://127.0.0.1"])
 def test_what_is_no_address_leaves_no_client_behind(address):
     # A client that could not be made waits for 20 seconds when it is deleted, and then prints a traceback.
-    lines = f"from finitewidth.engines import check_scheduler\ncheck_scheduler({address!r})"
+    lines = f"from finitewidth._base.engines import check_scheduler\ncheck_scheduler({address!r})"
     started = time.monotonic()
     run = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
     assert time.monotonic() - started < 15

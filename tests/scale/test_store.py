@@ -10,8 +10,9 @@ import pytest
 import zarr
 
 import finitewidth as fw
-from finitewidth.scale import gram, tile_program
-from finitewidth.scale.tile_program import KernelProgram
+from finitewidth.large import tile_program
+from finitewidth.large.gram import gram
+from finitewidth.large.tile_program import KernelProgram
 from scale.kernels_of_points import NET, TILE, points
 from tolerances import assert_close
 
@@ -72,7 +73,7 @@ def test_single_precision_and_one_kernel(tmp_path):
 
 
 def test_a_finished_store_is_opened_not_computed(kept, monkeypatch):
-    monkeypatch.setattr(sys.modules["finitewidth.scale.gram"], "write_tile", None)
+    monkeypatch.setattr(sys.modules["finitewidth.large.gram"], "write_tile", None)
     calls = []
     again = gram(NET, points(), kept.store, tile=TILE, progress=lambda *done: calls.append(done))
     assert calls == [(21, 21)]
@@ -128,7 +129,7 @@ def test_a_store_that_another_run_holds_is_refused(kept, tmp_path):
 @pytest.mark.parametrize("head", ["flatten", "pool"])
 def test_images_in_a_store(tmp_path, monkeypatch, rng, head):
     # Tiles of 16 images are cut into smaller ones, as those of 2,048 are.
-    monkeypatch.setattr("finitewidth.statistics.position_kernels._ENTRIES", 12 * 7**2)
+    monkeypatch.setattr("finitewidth.statistics.wide.position_kernels._ENTRIES", 12 * 7**2)
     x, net = rng.normal(size=(21, 4, 3, 2)), fw.ConvNet((1, 1), (3, 3), "relu", head=head)
     images = gram(net, x, tmp_path / "k", tile=16)
     expected = fw.kernels(net, x)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.scale import kernel_tiles, storage, write_kernels
-from finitewidth.scale.tiles import tile_count
+from finitewidth.large import storage
+from finitewidth.large.storage import write_kernels
+from finitewidth.large.tiles import kernel_tiles, tile_count
 from tolerances import assert_close
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from finitewidth.serve.guard import COOKIE, Guard
+from finitewidth.course._server.guard import COOKIE, Guard
 
 HOST = "127.0.0.1:8110"
 OURS = {"host": HOST}

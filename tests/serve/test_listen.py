@@ -2,7 +2,7 @@
 
 import pytest
 
-from finitewidth.serve.listen import LOOPBACK, is_loopback, listen, names_of
+from finitewidth.course._server.listen import LOOPBACK, is_loopback, listen, names_of
 
 
 @pytest.mark.parametrize(

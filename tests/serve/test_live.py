@@ -16,8 +16,8 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from browser import executable
-from finitewidth.serve.pages import PAGES
-from finitewidth.serve.state import Slider
+from finitewidth.course._server.pages import PAGES
+from finitewidth.course._server.state import Slider
 
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.lab.framework.registry import claim
-from finitewidth.serve import record
-from finitewidth.serve.pages import COURSE, PAGES, bands, phase, wide
-from finitewidth.serve.server import FORMULAS, describe
-from finitewidth.serve.state import Choice, Slider, defaults
-from finitewidth.serve.wire import plain
+from finitewidth.course._lab.registry import claim
+from finitewidth.course._server import record
+from finitewidth.course._server.pages import COURSE, PAGES
+from finitewidth.course._server.server import FORMULAS, describe
+from finitewidth.course._server.state import Choice, Slider, defaults
+from finitewidth.course._server.wire import plain
+from finitewidth.course.criticality.pages import phase
+from finitewidth.course.the_wide_limit.pages import wide
+from finitewidth.course.trained_networks.pages import bands
 
 ROLES = {
     "theory", "lines", "band", "outline", "measured", "members", "data", "points", "bars", "map", "edge",

@@ -10,8 +10,11 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize_scalar
 
-from finitewidth.serve.pages import bias, catapult, collapse, edge, regions
-from finitewidth.serve.state import defaults
+from finitewidth.course._server.state import defaults
+from finitewidth.course.implicit_bias.pages import bias
+from finitewidth.course.large_learning_rates.pages import catapult, edge
+from finitewidth.course.linear_regions.pages import regions
+from finitewidth.course.loss_landscape.pages import collapse
 
 
 def run(module, **moved) -> list[dict]:

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.serve import record
-from finitewidth.serve.pages import finite, lazy, modes, nearly_kernel
-from finitewidth.serve.state import defaults
+from finitewidth.course._server import record
+from finitewidth.course._server.state import defaults
+from finitewidth.course.finite_width_at_initialisation.pages import finite
+from finitewidth.course.lazy_training.pages import lazy
+from finitewidth.course.nearly_kernel_methods.pages import nearly_kernel
+from finitewidth.course.tangent_kernel.pages import modes
 from tolerances import assert_close
 
 

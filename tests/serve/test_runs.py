@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from finitewidth.serve.reports import MOST, Reports
-from finitewidth.serve.runs import Busy, Limits, Runs
+from finitewidth.course._server.reports import MOST, Reports
+from finitewidth.course._server.runs import Busy, Limits, Runs
 from lab_jobs import jobs
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from finitewidth.serve.pages import PAGES
-from finitewidth.serve.state import Choice, Slider, defaults, read_state
+from finitewidth.course._server.pages import PAGES
+from finitewidth.course._server.state import Choice, Slider, defaults, read_state
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "hooks"))
 
@@ -84,7 +84,7 @@ def test_the_browser_rounds_as_the_server_does():
     import dataclasses
 
     given = json.dumps([[dataclasses.asdict(c) for c in sliders], places])
-    static = Path(sys.modules["finitewidth.serve.pages"].__file__).parents[1] / "static"
+    static = Path(sys.modules["finitewidth.course._server.pages"].__file__).parents[1] / "static"
     call = subprocess.run(
         [node(), "--input-type=module", "-e", script, given],
         cwd=static, capture_output=True, text=True, check=True,

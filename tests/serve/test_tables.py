@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from finitewidth.serve.pages import bands
-from finitewidth.serve.state import defaults
-from finitewidth.serve.tables import report
-from finitewidth.serve.worker import Stopped
+from finitewidth.course._server.state import defaults
+from finitewidth.course._server.tables import report
+from finitewidth.course._server.worker import Stopped
+from finitewidth.course.trained_networks.pages import bands
 
 STATE = defaults(bands.CONTROLS) | {"depth": 2, "width": 16, "steps": 64, "activation": "relu"}
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.lab.framework.estimate import sample_mean
-from finitewidth.lab.instruments.network_draws import over_networks
-from finitewidth.statistics.bent_neurons import bent_averages
+from finitewidth.course._instruments.network_draws import over_networks
+from finitewidth.course._lab.estimate import sample_mean
+from finitewidth.statistics.first_order.bent_neurons import bent_averages
 from tolerances import LIMIT, SERIES, SMOOTHED, assert_close
 
 X = np.array([[1.0, 0.3], [-0.4, 1.2]])

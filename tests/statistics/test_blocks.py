@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.statistics import rules
-from finitewidth.statistics.block_response import block_response
-from finitewidth.statistics.kernels import default_laws
+from finitewidth.statistics.depth.block_response import block_response
+from finitewidth.statistics.wide import rules
+from finitewidth.statistics.wide.kernels import default_laws
 from tolerances import CLOSED_FORM, assert_close
 
 

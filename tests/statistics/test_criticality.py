@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 import finitewidth as fw
 import oracle
-from finitewidth.statistics.criticality import criticality, susceptibilities
+from finitewidth.statistics.depth.criticality import criticality, susceptibilities
 from tolerances import ASYMPTOTIC, CLOSED_FORM, CRITICAL_POINT, DIFFERENCES, SERIES, assert_close
 
 LECTURES = json.loads((pathlib.Path(__file__).parents[1] / "reference" / "lectures.json").read_text())

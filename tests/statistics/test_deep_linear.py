@@ -11,7 +11,8 @@ from scipy import stats
 from scipy.integrate import quad
 
 import finitewidth as fw
-from finitewidth.statistics import ChiSquareProduct, MarchenkoPastur, weight_norm
+from finitewidth.course.deep_linear_networks.theory.marchenko_pastur import MarchenkoPastur
+from finitewidth.statistics.exact.deep_linear import ChiSquareProduct, weight_norm
 from tolerances import CLOSED_FORM, ROUNDING, SERIES, assert_close
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.statistics.paths import ntk_moments
+from finitewidth.statistics.exact.paths import ntk_moments
 from tolerances import CLOSED_FORM, CRITICAL_POINT, FIRST_ORDER, TENSORS_OF_SERIES, assert_close
 
 TENSORS = ("K", "Theta", "G1", "V", "H1", "D", "F", "A", "B")

@@ -11,14 +11,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.statistics import (
-    exponential_growth,
-    jacobian_moments,
-    log_norm,
-    ntk_eigenvalue_bounds,
-    path_count,
-    path_sum,
-)
+from finitewidth.course.path_counting.theory.eigenvalue_bounds import ntk_eigenvalue_bounds
+from finitewidth.course.path_counting.theory.jacobians import exponential_growth, jacobian_moments, log_norm
+from finitewidth.statistics.exact.paths import path_count, path_sum
 from tolerances import CLOSED_FORM, assert_close
 
 LECTURES = json.loads((pathlib.Path(__file__).parents[1] / "reference" / "exact-laws.json").read_text())

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import finitewidth as fw
 import oracle
-from finitewidth.activations import as_activation
-from finitewidth.expectations.kinks import shape_at_zero
-from finitewidth.statistics.kernels import trajectory
+from finitewidth.architecture.activations import as_activation
+from finitewidth.expectations.kinked.kinks import shape_at_zero
+from finitewidth.statistics.wide.kernels import trajectory
 from tolerances import CLOSED_FORM, DIFFERENCES, ROUNDING, SERIES, assert_close
 
 REFERENCE = pathlib.Path(__file__).parents[1] / "reference"

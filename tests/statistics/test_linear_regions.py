@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.lab.instruments.relu_regions import random_layers, relu_program
+from finitewidth.course.linear_regions.networks.relu_regions import random_layers, relu_program
+from finitewidth.course.linear_regions.theory import linear_regions as law
 from finitewidth.measure import regions
-from finitewidth.statistics import linear_regions as law
 
 
 def test_hyperplanes():

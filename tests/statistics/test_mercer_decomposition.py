@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.statistics.mercer_decomposition import mercer
+from finitewidth.statistics.wide.mercer_decomposition import mercer
 from tolerances import DISCRETISATION, SOLVE, STIFF_SOLVE, assert_close
 
 

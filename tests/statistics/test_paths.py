@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.expectations.piecewise_linear import Slopes
-from finitewidth.statistics.paths import ntk_moments, ntk_ratio_limit
+from finitewidth.expectations.kinked.piecewise_linear import Slopes
+from finitewidth.statistics.exact.paths import ntk_moments, ntk_ratio_limit
 from tolerances import FIRST_ORDER, assert_close
 
 RATES = {"C_b": 0.0, "C_W": (1.1, 1.7), "lambda_b": 0.0, "lambda_W": (0.4, 0.9)}

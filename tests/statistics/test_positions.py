@@ -10,8 +10,8 @@ import pytest
 from tests.tolerances import SERIES, assert_close
 
 import finitewidth as fw
-from finitewidth.scale import kernel_tiles
-from finitewidth.statistics import position_kernels
+from finitewidth.large.tiles import kernel_tiles
+from finitewidth.statistics.wide import position_kernels
 
 CASES = json.loads((pathlib.Path(__file__).parents[1] / "reference" / "positions.json").read_text())["cases"]
 # The reference itself rounds the NTK of kinked activations on the diagonal.

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from finitewidth import Dense, GlobalAveragePool, LayerNorm, Residual, Scale, SelfAttention, Sequential
-from finitewidth.networks import drawn_token_correlations
-from finitewidth.statistics import token_correlations
+from finitewidth.course.architectures.networks.token_correlations import drawn_token_correlations
+from finitewidth.course.architectures.theory.token_correlations import token_correlations
 
 T, Q, C = 6, 1.5, 0.4
 

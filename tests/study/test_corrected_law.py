@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.data import Table
 from finitewidth.prediction.selection.early_stopping import choose_stop
-from finitewidth.report.page import report_page
-from finitewidth.study import corrected_law
-from finitewidth.study.corrected_law import estimated_seconds
-from finitewidth.study.files import predictions, summary
-from finitewidth.study.preparation import Options, prepare
-from finitewidth.study.study import Choices, run_study
-from finitewidth.study.words import describe, training_words
+from finitewidth.tables.study import corrected_law
+from finitewidth.tables.study.corrected_law import estimated_seconds
+from finitewidth.tables.study.files import predictions, summary
+from finitewidth.tables.study.page import report_page
+from finitewidth.tables.study.preparation import Options, prepare
+from finitewidth.tables.study.study import Choices, run_study
+from finitewidth.tables.study.words import describe, training_words
+from finitewidth.tables.table import Table
 from tolerances import assert_close
 
 

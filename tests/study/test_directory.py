@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from finitewidth.study.directory import FILES, check_directory, replace_files
+from finitewidth.report.directory import FILES, check_directory, replace_files
 
 OLD = {name: f"old {name}\n" for name in FILES}
 NEW = {name: f"new {name}\n" for name in FILES}

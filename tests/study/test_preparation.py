@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from finitewidth.data import Table
-from finitewidth.study.preparation import Options, prepare
+from finitewidth.tables.study.preparation import Options, prepare
+from finitewidth.tables.table import Table
 from tolerances import assert_close
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score
 
-from finitewidth.study.scores import ClassificationScores, RegressionScores, reliability
+from finitewidth.tables.study.scores import ClassificationScores, RegressionScores, reliability
 from tolerances import assert_close
 
 

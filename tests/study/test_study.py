@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 import finitewidth as fw
-from finitewidth.data import Table
-from finitewidth.study.files import predictions, summary
-from finitewidth.study.preparation import Options, Prepared, prepare
-from finitewidth.study.study import Choices, run_study
-from finitewidth.study.words import finite_width_words
+from finitewidth.tables.study.files import predictions, summary
+from finitewidth.tables.study.preparation import Options, Prepared, prepare
+from finitewidth.tables.study.study import Choices, run_study
+from finitewidth.tables.study.words import finite_width_words
+from finitewidth.tables.table import Table
 from left_out import left_out_by_retraining, most_probable_noise
 from tolerances import SOLVE, STIFF_SOLVE, assert_close
 

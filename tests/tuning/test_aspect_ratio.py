@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import finitewidth as fw
-from finitewidth.tuning.aspect_ratio import mutual_information, optimal_non_gaussianity, verdict
-from finitewidth.tuning.learning_rates import kernel_change
+from finitewidth.advice.tuning.aspect_ratio import mutual_information, optimal_non_gaussianity, verdict
+from finitewidth.advice.tuning.learning_rates import kernel_change
 from tolerances import CLOSED_FORM, assert_close
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import finitewidth as fw
-from finitewidth.activations import as_activation
-from finitewidth.architecture import Affine
+from finitewidth.architecture.activations import as_activation
+from finitewidth.architecture.dense import Affine
 from tolerances import assert_close
 
 PASTABLE = [name for name in fw.ACTIVATION_NAMES if name not in ("step", "cos", "softplus")]

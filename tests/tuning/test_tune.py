@@ -46,7 +46,7 @@ def test_largest_eta_is_where_gradient_descent_on_the_kernel_stops_converging(x,
 
 
 def test_many_points_are_judged_from_a_subset(rng, monkeypatch):
-    from finitewidth.tuning import largest_step
+    from finitewidth.advice.tuning import largest_step
 
     x = rng.normal(size=(400, 5))
     exact = fw.tune("relu", depth=3, width=64, x=x).eta_max

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from finitewidth.prediction.infinite_width.curves import LossCurves
+from finitewidth.prediction.methods.infinite_width.curves import LossCurves
 from finitewidth.verification.result import MeasuredCurves, Verification
 from tolerances import assert_close
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.networks.control_variates import PairedEnsemble
+from finitewidth.networks.training.control_variates import PairedEnsemble
 from finitewidth.verification.trained_networks import _covariance
 
 X = np.array([[1.1, 0.2, -0.5], [-0.8, 1.0, 0.3], [0.1, -1.2, 0.8], [0.3, 0.6, 1.3]])

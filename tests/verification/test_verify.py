@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
-from finitewidth.data import built_in
-from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.prediction.finite_width.correction import Correction
-from finitewidth.prediction.infinite_width.trained import trained_distribution
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth.networks.training.optimizers import anchored_descent
+from finitewidth.prediction.law.correction import Correction
+from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
+from finitewidth.prediction.problem.training_problem import TrainingProblem
+from finitewidth.tables.sets import built_in
 from finitewidth.verification.stopping import stop
 from tolerances import assert_close
 

@@ -4,14 +4,7 @@ from finitewidth.architecture.activate import Activate
 from finitewidth.architecture.attention import AttentionParams, SelfAttention
 from finitewidth.architecture.concat import Concat
 from finitewidth.architecture.convolution import Conv
-from finitewidth.architecture.dense import (
-    AFFINE,
-    Affine,
-    AffineLayer,
-    Dense,
-    Hyperparameter,
-    Hyperparameters,
-)
+from finitewidth.architecture.dense import AFFINE, Affine, AffineLayer, Dense, Hyperparameter, Hyperparameters
 from finitewidth.architecture.dropout import Dropout
 from finitewidth.architecture.image_networks import ConvNet, ResNet
 from finitewidth.architecture.layer import Layer, Shape, Spec, Surroundings

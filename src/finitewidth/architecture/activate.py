@@ -3,12 +3,12 @@
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-from finitewidth.activations import Activation, as_activation
+from finitewidth._base.arrays import Elementwise
+from finitewidth.architecture.activations import Activation, as_activation
 from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.arrays import Elementwise
 
 
 @word("Activation")

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finitewidth._base.checks import as_precision, check_key
 from finitewidth.architecture.dense import Affine, Hyperparameter, as_hyperparameter
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Place
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision, draw_weight
-from finitewidth.checks import as_precision, check_key
 
 Kind = Literal["softmax", "identity"]
 Scaling = Literal["sqrt", "linear", "linear-untied"]

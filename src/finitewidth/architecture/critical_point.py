@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import root_scalar
 
-from finitewidth.activations import Activation
-from finitewidth.expectations.kinks import evaluate
-from finitewidth.tracing import outside_tracing
+from finitewidth._base.tracing import outside_tracing
+from finitewidth.architecture.activations import Activation
+from finitewidth.expectations.kinked.kinks import evaluate
 
 UniversalityClass = Literal["scale-invariant", "K*=0", "half-stable", "none"]
 

@@ -11,11 +11,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finitewidth._base.checks import as_precision, check_key
 from finitewidth.architecture.layer import AnyLayer, Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision, draw_weight
-from finitewidth.checks import as_precision, check_key
 
 Hyperparameter = float | int | Sequence[float] | np.ndarray | Array
 

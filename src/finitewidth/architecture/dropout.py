@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from finitewidth._base.checks import as_number
 from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.checks import as_number
 
 
 @word("Dropout")

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from finitewidth.activations import Activation
+from finitewidth._base.arrays import Elementwise
 from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.convolution import Conv
 from finitewidth.architecture.dense import Dense, Hyperparameter
 from finitewidth.architecture.layer import Layer, as_sizes
@@ -13,7 +14,6 @@ from finitewidth.architecture.pooling import Flatten, GlobalAveragePool
 from finitewidth.architecture.residual import Residual
 from finitewidth.architecture.sequential import Repeat, Sequential
 from finitewidth.architecture.windows import as_windows
-from finitewidth.arrays import Elementwise
 
 _HEADS = {"pool": GlobalAveragePool, "flatten": Flatten}
 

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from finitewidth._base.checks import is_number
 from finitewidth.architecture.parametrisation import NTK, Geometry, Parametrisation
+from finitewidth.architecture.saving import save
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.checks import is_number
-from finitewidth.saving import save
 
 Shape = tuple[int, ...]
 # A list of layers, each a table of settings.
@@ -47,7 +47,7 @@ class Layer(eqx.Module):
     """One layer of a network, or a whole network: a function of (params, x) that acts on every input alone.
 
     `entering` and `leaving` are shapes of one input without the axis of points, channels last. What a layer
-    does to the kernels of infinitely wide networks is said by its rules in `finitewidth.statistics.rules`.
+    does to the kernels of infinitely wide networks is said by its rules in `finitewidth.statistics.wide.rules`.
     """
 
     @abstractmethod

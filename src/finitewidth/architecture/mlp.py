@@ -10,8 +10,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.activations import Activation, as_activation
+from finitewidth._base.arrays import Elementwise
+from finitewidth._base.checks import as_precision, check_key, check_whole
 from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.activations import Activation, as_activation
 from finitewidth.architecture.critical_point import critical_variances
 from finitewidth.architecture.dense import (
     Affine,
@@ -24,8 +26,6 @@ from finitewidth.architecture.dense import (
 from finitewidth.architecture.layer import Layer, Shape, as_sizes
 from finitewidth.architecture.parametrisation import Geometry, Parametrisation, Place, as_parametrisation
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.arrays import Elementwise
-from finitewidth.checks import as_precision, check_key, check_whole
 
 Params = tuple[Affine, ...]
 

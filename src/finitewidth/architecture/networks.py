@@ -9,8 +9,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.dense import AffineLayer, Dense, Hyperparameters
 from finitewidth.architecture.dropout import Dropout
 from finitewidth.architecture.layer import Layer, Shape, replaced

@@ -7,12 +7,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finitewidth._base.checks import as_number, as_precision
 from finitewidth.architecture.dense import Hyperparameter, as_hyperparameter
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced
 from finitewidth.architecture.parametrisation import Geometry, Place
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.checks import as_number, as_precision
 
 
 class GainAndShift(NamedTuple):

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finitewidth.activations import Activation
+from finitewidth._base.checks import as_number
+from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.branches import as_layer
 from finitewidth.architecture.critical_point import critical_variances, layer_response
 from finitewidth.architecture.dense import AFFINE
@@ -18,7 +19,6 @@ from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.architecture.sequential import Sequential, activation_of
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.checks import as_number
 
 
 class TwoWays(NamedTuple):

@@ -1,14 +1,14 @@
 """A residual network of dense layers, put together."""
 
-from finitewidth.activations import Activation
+from finitewidth._base.arrays import Elementwise
 from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.dense import Dense, Hyperparameter
 from finitewidth.architecture.layer import as_sizes
 from finitewidth.architecture.normalisation import Normalisation
 from finitewidth.architecture.parametrisation import Parametrisation
 from finitewidth.architecture.residual import Residual
 from finitewidth.architecture.sequential import Repeat, Sequential
-from finitewidth.arrays import Elementwise
 
 
 def ResidualMLP(

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.dense import Dense, Hyperparameters
 from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.residual import Residual

@@ -3,11 +3,11 @@
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
+from finitewidth._base.checks import as_number
 from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
 from finitewidth.architecture.vocabulary import Entry, word
 from finitewidth.architecture.weights import Law, Precision
-from finitewidth.checks import as_number
 
 
 @word("Scale")

@@ -8,8 +8,8 @@ import jax
 from jax import lax
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from finitewidth.activations import Activation
 from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.critical_point import critical_variances
 from finitewidth.architecture.dense import AFFINE
 from finitewidth.architecture.layer import Layer, Shape, Surroundings, as_shape, replaced

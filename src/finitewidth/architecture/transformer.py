@@ -1,7 +1,8 @@
 """A transformer, put together."""
 
-from finitewidth.activations import Activation
+from finitewidth._base.arrays import Elementwise
 from finitewidth.architecture.activate import Activate
+from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.attention import SelfAttention
 from finitewidth.architecture.dense import Dense
 from finitewidth.architecture.layer import as_sizes
@@ -10,7 +11,6 @@ from finitewidth.architecture.parametrisation import Parametrisation
 from finitewidth.architecture.pooling import GlobalAveragePool
 from finitewidth.architecture.residual import Residual
 from finitewidth.architecture.sequential import Repeat, Sequential
-from finitewidth.arrays import Elementwise
 
 
 def Transformer(

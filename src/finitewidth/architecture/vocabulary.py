@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from finitewidth._base.checks import is_number
 from finitewidth.architecture.layer import Layer, Spec
-from finitewidth.checks import is_number
 
 Kind = TypeVar("Kind", bound=type[Layer])
 # Every word, with the class whose `from_entry` reads its settings.

@@ -13,12 +13,12 @@ from typing import Annotated
 
 import typer
 
+from finitewidth._base.programs import keep_programs
 from finitewidth.cli.commands import add_commands
 from finitewidth.cli.console import note, output, say
 from finitewidth.cli.errors import INTERRUPTED, interruptible, leave, show_tracebacks, show_warning
 from finitewidth.cli.help import Group
 from finitewidth.cli.options import Traceback
-from finitewidth.programs import keep_programs
 
 app = typer.Typer(
     name="finitewidth",

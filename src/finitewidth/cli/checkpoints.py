@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from finitewidth._base.foreign import is_torch
 from finitewidth.cli.model_source import Source
-from finitewidth.foreign import is_torch
 
 # What training scripts call the weights among the other things they save.
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "weights", "params")

@@ -10,11 +10,11 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+from finitewidth._base.engines import DaskCluster
 from finitewidth.cli.errors import show_warning
-from finitewidth.engines import DaskCluster
-from finitewidth.lab.framework.claim import Claim, Scale
-from finitewidth.lab.framework.registry import claim
-from finitewidth.lab.framework.runner import from_worker, record, run_claim, run_on_worker, save
+from finitewidth.course._lab.claim import Claim, Scale
+from finitewidth.course._lab.registry import claim
+from finitewidth.course._lab.runner import from_worker, record, run_claim, run_on_worker, save
 
 # A process keeps what it compiles; new ones after so many claims each keep the memory at a few gigabytes.
 # The executor's own `max_tasks_per_child` can wait for ever for the new ones in Python 3.11.

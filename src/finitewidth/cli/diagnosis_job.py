@@ -7,11 +7,12 @@ import jax
 from rich.table import Table
 from rich.text import Text
 
+from finitewidth.advice.diagnosis.examination import diagnose
+from finitewidth.advice.diagnosis.result import Diagnosis
+from finitewidth.advice.diagnosis.words import percent, short
 from finitewidth.cli.checkpoints import with_checkpoint
 from finitewidth.cli.model_data import load_rows
 from finitewidth.cli.model_source import load_model
-from finitewidth.diagnosis import Diagnosis, diagnose
-from finitewidth.diagnosis.words import percent, short
 
 _STYLES = {"fault": "bold red", "note": "yellow", "fine": ""}
 

@@ -5,18 +5,20 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from finitewidth.architecture import Layer
-from finitewidth.arrays import as_matrix
+from finitewidth._base.arrays import as_matrix
+from finitewidth.architecture.layer import Layer
 from finitewidth.cli.console import note
-from finitewidth.data import BUILT_IN, DataSet, Preparation, read_table
-from finitewidth.data import Table as DataTable
-from finitewidth.data.columns import index_column
-from finitewidth.data.inputs import is_plain
-from finitewidth.data.sets import as_classes, as_numbers
-from finitewidth.data.table import is_number
-from finitewidth.networks.ensembles import Ensemble
-from finitewidth.networks.tangent_kernel import empirical_ntk
-from finitewidth.study.preparation import chosen_target, with_target
+from finitewidth.networks.tangent.tangent_kernel import empirical_ntk
+from finitewidth.networks.training.ensembles import Ensemble
+from finitewidth.tables.built_in_tables import BUILT_IN
+from finitewidth.tables.columns import index_column
+from finitewidth.tables.inputs import is_plain
+from finitewidth.tables.preparation import Preparation
+from finitewidth.tables.reading import read_table
+from finitewidth.tables.sets import DataSet, as_classes, as_numbers
+from finitewidth.tables.study.preparation import chosen_target, with_target
+from finitewidth.tables.table import Table as DataTable
+from finitewidth.tables.table import is_number
 
 
 def load_table(data: str, target: str | None) -> tuple[DataTable, str]:

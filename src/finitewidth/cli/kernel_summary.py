@@ -6,11 +6,13 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from finitewidth.architecture import Layer, dense_stack
+from finitewidth.architecture.layer import Layer
+from finitewidth.architecture.networks import dense_stack
 from finitewidth.cli.console import note
-from finitewidth.data import inputs_of, read_table
-from finitewidth.scale.tiles import KernelTile
-from finitewidth.statistics.inputs import as_inputs
+from finitewidth.large.tiles import KernelTile
+from finitewidth.statistics.wide.inputs import as_inputs
+from finitewidth.tables.inputs import inputs_of
+from finitewidth.tables.reading import read_table
 
 
 class KernelSummary:

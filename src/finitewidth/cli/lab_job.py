@@ -11,10 +11,10 @@ from rich.table import Table
 
 from finitewidth.cli.claim_processes import records_of, records_of_cluster
 from finitewidth.cli.console import messages, output
-from finitewidth.lab.framework.claim import Claim, Scale
-from finitewidth.lab.framework.ledger import decisive, last_record, strain, write_ledger
-from finitewidth.lab.framework.registry import chapter_claims, claim, claims
-from finitewidth.lab.framework.runner import describe
+from finitewidth.course._lab.claim import Claim, Scale
+from finitewidth.course._lab.ledger import decisive, last_record, strain, write_ledger
+from finitewidth.course._lab.registry import chapter_claims, claim, claims
+from finitewidth.course._lab.runner import describe
 
 Record = Mapping[str, Any]
 

@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from finitewidth.cli.console import note
-from finitewidth.data import Preparation, Table, read_table
-from finitewidth.data.columns import index_column
-from finitewidth.data.table import as_words, is_number
-from finitewidth.study.preparation import chosen_target, with_target
+from finitewidth.tables.columns import index_column
+from finitewidth.tables.preparation import Preparation
+from finitewidth.tables.reading import read_table
+from finitewidth.tables.study.preparation import chosen_target, with_target
+from finitewidth.tables.table import Table, as_words, is_number
 
 SCALES = ("none", "column", "common")
 

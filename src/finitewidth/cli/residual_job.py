@@ -10,9 +10,9 @@ from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
 
+from finitewidth.advice.tuning.residual import ResidualTuning, tune_residual
+from finitewidth.advice.tuning.residual_code import Framework
 from finitewidth.cli.console import messages, output, say
-from finitewidth.tuning import ResidualTuning, tune_residual
-from finitewidth.tuning.residual_code import Framework
 
 _PROGRAMS: tuple[tuple[str, str, Framework], ...] = (
     ("pytorch", "pytorch", "pytorch"),
@@ -48,8 +48,8 @@ def tune_residual_network(
         for title, text in programs.items():
             output.print(Panel(Syntax(text, "python", background_color="default"), title=title))
     if plot is not None:
-        from finitewidth.report.figures import save_figure
-        from finitewidth.report.residual_figure import residual_tuning_figure
+        from finitewidth.advice.tuning.figures import save_figure
+        from finitewidth.advice.tuning.residual_figure import residual_tuning_figure
 
         save_figure(residual_tuning_figure(advice), plot)
         say(messages, f"picture: {plot}")

@@ -7,11 +7,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from finitewidth.cli.console import messages
-from finitewidth.prediction.large.law import LargeLaw
-from finitewidth.study.preparation import Prepared
-from finitewidth.study.scores import RegressionScores
-from finitewidth.study.study import Choices, Study, run_study
-from finitewidth.study.words import (
+from finitewidth.prediction.law.large_law import LargeLaw
+from finitewidth.tables.study.preparation import Prepared
+from finitewidth.tables.study.scores import RegressionScores
+from finitewidth.tables.study.study import Choices, Study, run_study
+from finitewidth.tables.study.words import (
     baseline_words,
     finite_width_words,
     grouped_columns,

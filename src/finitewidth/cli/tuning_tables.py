@@ -5,7 +5,7 @@ from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
 
-from finitewidth.tuning import Tuning
+from finitewidth.advice.tuning.advice import Tuning
 
 
 def print_tuning(advice: Tuning, code: str, output: Console) -> None:

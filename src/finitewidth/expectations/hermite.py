@@ -21,8 +21,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Complex, Float, Int
 
-from finitewidth.arrays import Elementwise
-from finitewidth.expectations.kinks import (
+from finitewidth._base.arrays import Elementwise
+from finitewidth.expectations.kinked.kinks import (
     HIGHEST_JUMP,
     RampPairs,
     Shape,

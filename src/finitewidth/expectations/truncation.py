@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.arrays import Elementwise
-from finitewidth.expectations.kinks import Shape, evaluate, ramp_tails_at_one
+from finitewidth._base.arrays import Elementwise
+from finitewidth._base.tracing import outside_tracing
+from finitewidth.expectations.kinked.kinks import Shape, evaluate, ramp_tails_at_one
 from finitewidth.expectations.quadrature import gaussian_rule, hermite_projector
-from finitewidth.tracing import outside_tracing
 
 _LADDER = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 _SEARCH_SIZES = (256, 1024, 4096)

@@ -5,7 +5,7 @@ import abc
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.checks import check_whole
+from finitewidth._base.checks import check_whole
 
 
 class Batch(abc.ABC):

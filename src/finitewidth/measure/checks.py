@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from finitewidth.foreign import is_torch
+from finitewidth._base.foreign import is_torch
 from finitewidth.measure.specimen import Specimen
 
 _TORCH = "call `model.eval()`"

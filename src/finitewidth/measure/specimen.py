@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, PyTree
 
-from finitewidth.foreign import is_torch
+from finitewidth._base.foreign import is_torch
 from finitewidth.measure.batches import Batch, slices
 from finitewidth.measure.labels import Data, Loss
 from finitewidth.measure.sites import Site
@@ -195,7 +195,7 @@ def specimen(
 
     check_mode(model, params, x)
     if is_torch(model):
-        from finitewidth.measure.torch_specimen import torch_specimen as make
+        from finitewidth.measure.torch.specimen import torch_specimen as make
     else:
-        from finitewidth.measure.jax_specimen import jax_specimen as make
+        from finitewidth.measure.jax.specimen import jax_specimen as make
     return make(model, x, y, params=params, loss=loss, batch_size=batch_size, memory_limit=memory_limit)

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray
-from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.linalg.cholesky import LOST, SingularKernelError, singular_sentence
+from finitewidth._base.arrays import AnyArray
+from finitewidth._base.linalg.cholesky import LOST, SingularKernelError, singular_sentence
+from finitewidth.algorithms.interface import SpectralAlgorithm
 
 
 class Projectors(NamedTuple):

@@ -4,12 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray, Labels
-from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.models.meta_kernel import MetaKernel
-from finitewidth.models.point_model import jacobian_at, outputs_at
-from finitewidth.models.tangent_model import TangentMetaKernel, TangentModel
-from finitewidth.models.taylor_models import FeatureModel
+from finitewidth._base.arrays import AnyArray, Labels
+from finitewidth.algorithms.interface import SpectralAlgorithm
+from finitewidth.architecture.models.meta_kernel import MetaKernel
+from finitewidth.architecture.models.point_model import jacobian_at, outputs_at
+from finitewidth.architecture.models.tangent_model import TangentMetaKernel, TangentModel
+from finitewidth.architecture.models.taylor_models import FeatureModel
 from finitewidth.nearly_kernel_methods.prediction import NearlyKernel, as_columns, nearly_kernel
 
 

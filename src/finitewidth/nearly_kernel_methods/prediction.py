@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray, Labels
-from finitewidth.checks import as_columns, as_numbers
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
+from finitewidth._base.arrays import AnyArray, Labels
+from finitewidth._base.checks import as_columns, as_numbers
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.interface import SpectralAlgorithm
+from finitewidth.architecture.models.meta_kernel import MetaKernel, as_meta_kernel
 from finitewidth.nearly_kernel_methods.algorithm_projectors import Projectors, projectors
 
 

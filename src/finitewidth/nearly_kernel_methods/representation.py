@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from finitewidth.arrays import AnyArray, Labels
-from finitewidth.dynamics.algorithms import DirectOptimization, SpectralAlgorithm
-from finitewidth.models.meta_kernel import MetaKernel, as_meta_kernel
+from finitewidth._base.arrays import AnyArray, Labels
+from finitewidth.algorithms.direct_optimization import DirectOptimization
+from finitewidth.algorithms.interface import SpectralAlgorithm
+from finitewidth.architecture.models.meta_kernel import MetaKernel, as_meta_kernel
 from finitewidth.nearly_kernel_methods.algorithm_projectors import Projectors, projectors
 from finitewidth.nearly_kernel_methods.prediction import as_columns, as_matrix
 

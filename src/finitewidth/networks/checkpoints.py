@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
-from finitewidth.whole_files import whole_file
+from finitewidth._base.whole_files import whole_file
 
 Settings = dict[str, Any]
 Results = dict[str, np.ndarray]

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from finitewidth.checks import check_whole
-from finitewidth.engines import DaskCluster
+from finitewidth._base.checks import check_whole
+from finitewidth._base.engines import DaskCluster
 from finitewidth.networks.checkpoints import Directory, Results, Settings
 
 Member = Callable[[PRNGKeyArray], dict[str, Array]]

@@ -11,10 +11,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
-from finitewidth.architecture import Layer, Shape
+from finitewidth._base.checks import as_numbers
+from finitewidth._base.foreign import check_function, check_params
+from finitewidth.architecture.layer import Layer, Shape
 from finitewidth.architecture.parametrisation import Geometry
-from finitewidth.checks import as_numbers
-from finitewidth.foreign import check_function, check_params
 
 Apply = Callable[[Any, Any], Array]
 Inputs = np.ndarray | Array | list

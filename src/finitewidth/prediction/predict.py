@@ -7,24 +7,26 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from finitewidth.architecture import Layer, dense_stack
-from finitewidth.checks import is_number
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm, check_algorithm
-from finitewidth.prediction.data import Start
-from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width.choice import ByNumberOfPoints
-from finitewidth.prediction.finite_width.expansion_range import ExpansionRange
-from finitewidth.prediction.finite_width.kinks.kink_range import KinkRange
-from finitewidth.prediction.finite_width.kinks.method import KinkWindows
-from finitewidth.prediction.finite_width.scale_mixture import with_scales
-from finitewidth.prediction.infinite_width.posterior import posterior
-from finitewidth.prediction.infinite_width.trained import trained_distribution
-from finitewidth.prediction.large.budget import check_memory, chosen_solver
-from finitewidth.prediction.large.law import LargeLaw
-from finitewidth.prediction.methods import BayesianInference, Method, Progress
-from finitewidth.prediction.provenance import Provenance
-from finitewidth.prediction.training_problem import TrainingProblem, checked_data
-from finitewidth.statistics.inputs import ArrayLike
+from finitewidth._base.checks import is_number
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
+from finitewidth.architecture.layer import Layer
+from finitewidth.architecture.networks import dense_stack
+from finitewidth.prediction.law.distribution import TrainedDistribution
+from finitewidth.prediction.law.expansion_range import ExpansionRange
+from finitewidth.prediction.law.kink_range import KinkRange
+from finitewidth.prediction.law.large_law import LargeLaw
+from finitewidth.prediction.law.methods import BayesianInference, Method, Progress
+from finitewidth.prediction.law.provenance import Provenance
+from finitewidth.prediction.methods.bayesian.posterior import posterior
+from finitewidth.prediction.methods.bayesian.scale_mixture import with_scales
+from finitewidth.prediction.methods.first_order.choice import ByNumberOfPoints
+from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
+from finitewidth.prediction.methods.kinks.method import KinkWindows
+from finitewidth.prediction.methods.large.budget import check_memory, chosen_solver
+from finitewidth.prediction.problem.data import Start
+from finitewidth.prediction.problem.training_problem import TrainingProblem, checked_data
+from finitewidth.statistics.wide.inputs import ArrayLike
 
 
 @overload
@@ -246,7 +248,7 @@ def _large(
     settings: dict[str, Any],
 ) -> LargeLaw:
     # Only here: Zarr and tiles are not needed below.
-    from finitewidth.prediction.large.predict import predict_large
+    from finitewidth.prediction.methods.large.predict import predict_large
 
     x, y, x_test = checked_data(net, *data)
     if isinstance(algorithm, BayesianInference):

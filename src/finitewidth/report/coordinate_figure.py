@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from finitewidth.measure.coordinate_check import CoordinateCheck
+from finitewidth.measure.layers.coordinate_check import CoordinateCheck
 from finitewidth.report import style
 
 

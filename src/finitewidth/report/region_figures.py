@@ -10,7 +10,9 @@ from matplotlib.colors import CenteredNorm, LinearSegmentedColormap, hsv_to_rgb
 from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 
-from finitewidth.measure.regions import LineRegions, PlaneRegions, RegionHistory
+from finitewidth.measure.regions.line import LineRegions
+from finitewidth.measure.regions.plane import PlaneRegions
+from finitewidth.measure.regions.training import RegionHistory
 from finitewidth.report import style
 
 Colour = Literal["region", "output"]

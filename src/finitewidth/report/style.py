@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from finitewidth.whole_files import whole_file
+from finitewidth._base.whole_files import whole_file
 
 # Matplotlib is imported by what draws: the numbers of a claim need none.
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from finitewidth.lazy import exports
+from finitewidth._base.lazy import exports
 
 if TYPE_CHECKING:
     from finitewidth.verification.result import MeasuredCurves, Verification

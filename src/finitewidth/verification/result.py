@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from finitewidth.prediction.infinite_width.curves import LossCurves
-from finitewidth.saving import save
+from finitewidth.architecture.saving import save
+from finitewidth.prediction.methods.infinite_width.curves import LossCurves
 
 # How often networks that follow the law may be said to disagree with it.
 FALSE_ALARM = 1e-3

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.pointwise import PointwiseLaw
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.interface import SpectralAlgorithm
+from finitewidth.prediction.law.distribution import TrainedDistribution
+from finitewidth.prediction.law.pointwise import PointwiseLaw
+from finitewidth.prediction.problem.training_problem import TrainingProblem
 from finitewidth.prediction.selection.certificates import first_step
-from finitewidth.prediction.training_problem import TrainingProblem
 
 # The law may still move by this many standard errors of the comparison, or by this part of the labels.
 _SHARE_OF_ERROR, _SHARE_OF_LABELS = 0.1, 1e-4

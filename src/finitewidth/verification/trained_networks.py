@@ -9,16 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from finitewidth._base.checks import check_key, check_whole, plain
+from finitewidth._base.estimate import Estimate, sample_mean
+from finitewidth._base.linalg.eigenvalues import largest_eigenvalue
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.architecture.networks import with_outputs
-from finitewidth.checks import check_key, check_whole, plain
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.estimate import Estimate, sample_mean
-from finitewidth.linalg.eigenvalues import largest_eigenvalue
-from finitewidth.networks.control_variates import PairedEnsemble, paired_ensemble
-from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.finite_width.correction import Correction
-from finitewidth.prediction.methods import Method, Progress
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth.networks.training.control_variates import PairedEnsemble, paired_ensemble
+from finitewidth.prediction.law.correction import Correction
+from finitewidth.prediction.law.distribution import TrainedDistribution
+from finitewidth.prediction.law.methods import Method, Progress
+from finitewidth.prediction.problem.training_problem import TrainingProblem
 from finitewidth.verification.stopping import stop
 
 # Features that a ridge pulls back relax by the factor 1 - eta ridge a step; so much of their way may be left.

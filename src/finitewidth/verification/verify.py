@@ -7,23 +7,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from finitewidth._base.checks import as_precision, check_whole
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.architecture.networks import hidden_widths, with_outputs
-from finitewidth.checks import as_precision, check_whole
-from finitewidth.dynamics.algorithms import GradientDescent, SpectralAlgorithm
-from finitewidth.networks.ensembles import Ensemble, train_ensemble
 from finitewidth.networks.losses import as_loss
 from finitewidth.networks.models import as_model
-from finitewidth.networks.observables import TrainingLoss
-from finitewidth.networks.optimizers import anchored_descent
-from finitewidth.prediction.data import as_targets
-from finitewidth.prediction.distribution import TrainedDistribution
-from finitewidth.prediction.infinite_width.curves import loss_curves
-from finitewidth.prediction.large.law import LargeLaw
-from finitewidth.prediction.methods import BayesianInference
+from finitewidth.networks.training.ensembles import Ensemble, train_ensemble
+from finitewidth.networks.training.observables import TrainingLoss
+from finitewidth.networks.training.optimizers import anchored_descent
+from finitewidth.prediction.law.distribution import TrainedDistribution
+from finitewidth.prediction.law.large_law import LargeLaw
+from finitewidth.prediction.law.methods import BayesianInference
+from finitewidth.prediction.law.provenance import Provenance
+from finitewidth.prediction.methods.infinite_width.curves import loss_curves
 from finitewidth.prediction.predict import predict
-from finitewidth.prediction.provenance import Provenance
-from finitewidth.prediction.training_problem import TrainingProblem
-from finitewidth.statistics.inputs import ArrayLike
+from finitewidth.prediction.problem.data import as_targets
+from finitewidth.prediction.problem.training_problem import TrainingProblem
+from finitewidth.statistics.wide.inputs import ArrayLike
 from finitewidth.verification.result import MeasuredCurves, Verification
 from finitewidth.verification.stopping import Stop, stop
 

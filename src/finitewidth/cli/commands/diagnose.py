@@ -8,7 +8,7 @@ import typer
 
 from finitewidth.cli import options
 from finitewidth.cli.console import output, say
-from finitewidth.study.directory import REPORT, check_directory
+from finitewidth.report.directory import REPORT, check_directory
 
 # Names of measure.labels and diagnosis.optimisers, without their imports.
 LOSSES = ("cross_entropy", "mse")

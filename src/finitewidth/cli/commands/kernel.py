@@ -38,10 +38,10 @@ def kernel(
     check_output(out, force, inputs=[Path(name) for name in (inputs, test) if name is not None])
     from rich.progress import Progress
 
-    from finitewidth.architecture import MLP
+    from finitewidth.architecture.mlp import MLP
     from finitewidth.cli.kernel_summary import KernelSummary, load_inputs
-    from finitewidth.scale.storage import write_kernels
-    from finitewidth.scale.tiles import KernelTile, tile_count
+    from finitewidth.large.storage import write_kernels
+    from finitewidth.large.tiles import KernelTile, tile_count
 
     net = MLP(widths, activation, bias_variance, weight_variance)
     x, t = load_inputs(inputs, test, target, dtype, net)

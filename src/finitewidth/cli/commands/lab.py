@@ -43,9 +43,9 @@ def show_claim(
 ) -> None:
     """Show what a claim states, where it comes from, and what its last run found."""
     from finitewidth.cli.lab_job import print_claim
-    from finitewidth.lab.framework.ledger import last_record
-    from finitewidth.lab.framework.registry import claim
-    from finitewidth.lab.framework.runner import describe
+    from finitewidth.course._lab.ledger import last_record
+    from finitewidth.course._lab.registry import claim
+    from finitewidth.course._lab.runner import describe
 
     if as_json:
         typer.echo(json.dumps(describe(claim(id)) | {"last": last_record(id, out)}, indent=1))

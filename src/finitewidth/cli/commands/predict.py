@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from finitewidth._base.engines import check_scheduler
 from finitewidth.cli import options
 from finitewidth.cli.console import note, output, say
-from finitewidth.engines import check_scheduler
-from finitewidth.study.directory import REPORT, check_directory
+from finitewidth.report.directory import REPORT, check_directory
 
 _HIDDEN, _ACTIVATION = "128x3", "tanh"
 _ORDERS: dict[str, Literal[0, 1, "1/2", "auto"]] = {"auto": "auto", "0": 0, "1": 1, "1/2": "1/2"}
@@ -124,13 +124,13 @@ def predict(
     check_scheduler(scheduler)
     from finitewidth.architecture.spec import read_spec
     from finitewidth.cli.study_table import columns_table, study_table, watched_study
-    from finitewidth.data.built_in_tables import COMMON_SCALE
-    from finitewidth.data.memory import rows_in_memory
-    from finitewidth.data.reading import read_table
-    from finitewidth.report.page import report_page
-    from finitewidth.study.files import write_study
-    from finitewidth.study.preparation import Options, prepare
-    from finitewidth.study.study import Choices
+    from finitewidth.tables.built_in_tables import COMMON_SCALE
+    from finitewidth.tables.memory import rows_in_memory
+    from finitewidth.tables.reading import read_table
+    from finitewidth.tables.study.files import write_study
+    from finitewidth.tables.study.page import report_page
+    from finitewidth.tables.study.preparation import Options, prepare
+    from finitewidth.tables.study.study import Choices
 
     described = None if network is None else read_spec(network)
     table = read_table(data, images=True)

@@ -51,7 +51,7 @@ def regions(
     if (plane is None) == (line is None):
         raise ValueError("give either --plane with three inputs or --line with two.")
     if out is not None:
-        from finitewidth.report.figures import picture_format
+        from finitewidth.advice.tuning.figures import picture_format
 
         picture_format(check_output(out, force))
     from finitewidth.cli.model_source import load_model
@@ -83,7 +83,7 @@ def regions(
     else:
         output.print(_table(facts))
     if out is not None:
-        from finitewidth.report.figures import save_figure
+        from finitewidth.advice.tuning.figures import save_figure
         from finitewidth.report.region_figures import line_figure, plane_figure
 
         if isinstance(found, measured.PlaneRegions):
@@ -108,7 +108,8 @@ def _points(
     else:
         if data is None:
             raise ValueError(f"{option} {text!r} names rows, and there is no --data to take them from.")
-        from finitewidth.data import inputs_of, read_table
+        from finitewidth.tables.inputs import inputs_of
+        from finitewidth.tables.reading import read_table
 
         inputs = inputs_of(read_table(data), target)
         for remark in inputs.notes:

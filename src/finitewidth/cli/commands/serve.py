@@ -28,7 +28,7 @@ def serve(
     traceback: options.Traceback = False,
 ) -> None:
     """Open the lab in the browser: sliders, theory at once, real networks while they train."""
-    from finitewidth.serve.listen import is_loopback, serve
+    from finitewidth.course._server.listen import is_loopback, serve
 
     def ready(link: str) -> None:
         say(output, f"the lab is open at {link} (Ctrl-C ends it)")

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from finitewidth._base.engines import check_scheduler
 from finitewidth.cli import options
 from finitewidth.cli.console import messages, output, say
 from finitewidth.cli.outputs import check_folder, check_output
-from finitewidth.engines import check_scheduler
 
 # Names of networks.losses, networks.optimizers and architecture.weights, without their imports.
 LOSSES = ("mse", "cross_entropy", "logistic", "exponential")
@@ -76,9 +76,9 @@ def train_ensemble(
     import jax
     import numpy as np
 
-    from finitewidth.architecture import MLP
+    from finitewidth.architecture.mlp import MLP
     from finitewidth.cli.ensemble_job import below_the_limit, ensemble_table, load_data, load_table, split
-    from finitewidth.networks.ensembles import train_ensemble as run_ensemble
+    from finitewidth.networks.training.ensembles import train_ensemble as run_ensemble
 
     table, label = load_table(data, target)
     split_key, ensemble_key = jax.random.split(jax.random.key(seed))

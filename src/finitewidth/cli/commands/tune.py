@@ -67,12 +67,13 @@ def tune(
     if data is not None and n_in is not None:
         raise ValueError(f"--inputs {n_in} and --data {data} exclude each other: the data have their inputs.")
     if plot is not None:
-        from finitewidth.report.figures import picture_format
+        from finitewidth.advice.tuning.figures import picture_format
 
         picture_format(check_output(plot, force=True, option="--plot"))
+    from finitewidth.advice.tuning.advice import tune as advise
     from finitewidth.cli.tuning_tables import print_tuning
-    from finitewidth.data import inputs_of, read_table
-    from finitewidth.tuning import tune as advise
+    from finitewidth.tables.inputs import inputs_of
+    from finitewidth.tables.reading import read_table
 
     inputs = None if data is None else inputs_of(read_table(data), target)
     for remark in () if inputs is None else inputs.notes:
@@ -93,7 +94,7 @@ def tune(
     else:
         print_tuning(advice, code, output)
     if plot is not None:
-        from finitewidth.report.figures import save_figure, tuning_figure
+        from finitewidth.advice.tuning.figures import save_figure, tuning_figure
 
         save_figure(tuning_figure(advice), plot)
         say(messages, f"picture: {plot}")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from finitewidth.lazy import exports
+from finitewidth._base.lazy import exports
 
 if TYPE_CHECKING:
     from finitewidth.measure.regions.distance import boundary_distance
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         whole_plane_regions,
     )
     from finitewidth.measure.regions.program import Program
-    from finitewidth.measure.regions.sawtooth import sawtooth
     from finitewidth.measure.regions.training import RegionHistory, regions_in_training
 
 __all__, __getattr__ = exports(__name__, __file__)

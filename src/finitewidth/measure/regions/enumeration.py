@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer, PyTree
 
+from finitewidth._base.checks import check_whole
 from finitewidth.architecture.layer import Shape
-from finitewidth.checks import check_whole
 from finitewidth.measure.regions.execution import execute
 from finitewidth.measure.regions.network import piecewise_linear
 from finitewidth.measure.regions.patterns import different_maps

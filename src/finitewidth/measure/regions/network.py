@@ -4,9 +4,9 @@ from typing import Any
 
 from jaxtyping import PyTree
 
-from finitewidth.architecture import Layer, Shape, activations
-from finitewidth.architecture.layer import as_shape
-from finitewidth.foreign import is_torch
+from finitewidth._base.foreign import is_torch
+from finitewidth.architecture.layer import Layer, Shape, as_shape
+from finitewidth.architecture.networks import activations
 from finitewidth.measure.regions.program import Program
 from finitewidth.measure.specimen import Specimen
 
@@ -47,7 +47,7 @@ def piecewise_linear(
         from finitewidth.measure.regions.torch_program import torch_program
 
         return torch_program(model, entering, params)
-    from finitewidth.measure.jax_specimen import as_function
+    from finitewidth.measure.jax.specimen import as_function
     from finitewidth.measure.regions.jax_program import jax_program
 
     if isinstance(model, Layer):

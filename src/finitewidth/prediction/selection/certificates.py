@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.arrays import AnyArray
-from finitewidth.dynamics.algorithms import GradientDescent
-from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth._base.arrays import AnyArray
+from finitewidth.algorithms.gradient_descent import GradientDescent
+from finitewidth.algorithms.kernel_descent import Spectrum
+from finitewidth.prediction.problem.training_problem import TrainingProblem
 
 Number = float | int
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.arrays import AnyArray
+from finitewidth._base.arrays import AnyArray
 
 Number = float | int
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from finitewidth.dynamics.algorithms import SpectralAlgorithm
-from finitewidth.dynamics.kernel_descent import Spectrum
-from finitewidth.linalg.eigenvalues import largest_eigenvalue
-from finitewidth.prediction.infinite_width.leave_one_out import LeftOut
-from finitewidth.prediction.selection.class_probabilities import LabelNoise
-from finitewidth.prediction.selection.ridge import INDIFFERENT, fitted_noise, folds, without
-from finitewidth.prediction.training_problem import TrainingProblem
+from finitewidth._base.linalg.eigenvalues import largest_eigenvalue
+from finitewidth.algorithms.interface import SpectralAlgorithm
+from finitewidth.algorithms.kernel_descent import Spectrum
+from finitewidth.prediction.law.class_probabilities import LabelNoise
+from finitewidth.prediction.methods.infinite_width.ridge import INDIFFERENT, fitted_noise, folds, without
+from finitewidth.prediction.problem.leave_one_out import LeftOut
+from finitewidth.prediction.problem.training_problem import TrainingProblem
 
 # Times that are tried, in units of the time in which the fastest mode is learnt.
 _TIMES = np.geomspace(1.0, 1e5, 41)

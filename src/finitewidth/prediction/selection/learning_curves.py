@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import root_scalar
 
-from finitewidth.architecture import Layer
-from finitewidth.arrays import AnyArray
-from finitewidth.prediction.data import as_targets
-from finitewidth.statistics.inputs import ArrayLike, as_inputs
-from finitewidth.statistics.kernels import kernels
-from finitewidth.statistics.mercer_decomposition import mercer
+from finitewidth._base.arrays import AnyArray
+from finitewidth.architecture.layer import Layer
+from finitewidth.prediction.problem.data import as_targets
+from finitewidth.statistics.wide.inputs import ArrayLike, as_inputs
+from finitewidth.statistics.wide.kernels import kernels
+from finitewidth.statistics.wide.mercer_decomposition import mercer
 
 
 class LearningCurve(eqx.Module):

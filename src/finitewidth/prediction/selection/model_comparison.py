@@ -9,10 +9,11 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
-from finitewidth.architecture import MLP, Layer
-from finitewidth.prediction.data import as_targets
-from finitewidth.prediction.infinite_width.posterior import evidence
-from finitewidth.statistics.inputs import ArrayLike, as_inputs
+from finitewidth.architecture.layer import Layer
+from finitewidth.architecture.mlp import MLP
+from finitewidth.prediction.methods.bayesian.posterior import evidence
+from finitewidth.prediction.problem.data import as_targets
+from finitewidth.statistics.wide.inputs import ArrayLike, as_inputs
 
 # Where a hyperparameter that starts at zero enters the search, and how far the search may go.
 _SMALLEST, _LARGEST = 1e-6, 1e6

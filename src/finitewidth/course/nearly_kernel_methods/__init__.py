@@ -1,0 +1,1 @@
+"""Nearly kernel methods."""

@@ -1,0 +1,1 @@
+"""Widths and learning rates."""

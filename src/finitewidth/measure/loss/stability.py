@@ -1,0 +1,297 @@
+r"""How large a step an optimiser takes before it oscillates, and how sharpness comes to meet that limit.
+
+On a quadratic loss with curvature $\lambda$ every optimiser here is a linear recursion, stable while
+$\eta\lambda$ is below a limit of its own, where position and velocity flip their signs at every step. With
+momentum b:
+
+| optimizer | one step | limit of $\eta\lambda$ |
+|---|---|---|
+| "sgd" | $\theta-\eta g$ | $2$ |
+| "momentum" | $m'=bm+g,\ \theta-\eta m'$ | $2+2b$ |
+| "nesterov" | $m'=bm+g,\ \theta-\eta(bm'+g)$ | $(2+2b)/(1+2b)$ |
+| "adam" | $m'=bm+(1-b)g,\ \theta-\eta m'/P$ | $(2+2b)/(1-b)$ of $P^{-1/2}HP^{-1/2}$ |
+
+Adam's P is the root of its average of squared gradients, with its bias corrected; with b = 0 it is RMSProp.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int, PyTree
+from matfree.decomp import tridiag_sym
+
+from finitewidth._base.checks import check_positive, check_whole, is_number
+from finitewidth._base.foreign import is_torch
+
+# Products with the Hessian in one round of Lanczos' method, rounds at most, and the error that ends them,
+# relative to the eigenvalue. A round begins where the one before it, or the last record, has ended.
+_PRODUCTS = 10
+_ROUNDS = 30
+_TOLERANCE = 1e-4
+_EPSILON = 1e-8
+_SECOND_DECAY = 0.999
+# The last part of a run, over which a plateau is averaged.
+_LATE = 0.25
+
+
+class Rule(NamedTuple):
+    """The limit of an optimiser as a function of its momentum, and its directions."""
+
+    limit: Callable[[float], float]
+    directions: Callable[[float], optax.GradientTransformation]
+
+
+_RULES: dict[str, Rule] = {
+    "sgd": Rule(lambda b: 2.0, lambda b: optax.identity()),
+    "momentum": Rule(lambda b: 2 + 2 * b, optax.trace),
+    "nesterov": Rule(lambda b: (2 + 2 * b) / (1 + 2 * b), lambda b: optax.trace(b, nesterov=True)),
+    "adam": Rule(
+        lambda b: (2 + 2 * b) / (1 - b), lambda b: optax.scale_by_adam(b1=b, b2=_SECOND_DECAY, eps=_EPSILON)
+    ),
+}
+
+
+def stability_limit(optimizer: str = "sgd", momentum: float | int = 0.9) -> float:
+    r"""The largest $\eta\lambda$ at which an optimiser is stable on a quadratic loss of curvature $\lambda$.
+
+    Parameters
+    ----------
+    optimizer
+        "sgd", "momentum" (heavy ball), "nesterov", or "adam", whose curvature is preconditioned.
+    momentum
+        b, between 0 and 1; "sgd" has none.
+
+    Examples
+    --------
+    >>> from finitewidth.measure import stability_limit
+    >>> [round(stability_limit(name), 3) for name in ("sgd", "momentum", "nesterov", "adam")]
+    [2.0, 3.8, 1.357, 38.0]
+    """
+    return _rule(optimizer, momentum).limit(float(momentum))
+
+
+class EdgeOfStability(eqx.Module):
+    r"""Sharpness along training, against the limit of the optimiser.
+
+    `ratio` is $\eta\lambda_{max}$ in units of the limit: training that sharpens its loss rises to 1 and stays
+    there.
+    """
+
+    times: Int[np.ndarray, " records"]
+    """Steps taken before each record."""
+    losses: Float[np.ndarray, " records"]
+    """The loss there."""
+    sharpness: Float[np.ndarray, " records"]
+    r"""$\lambda_{max}$ of the Hessian, preconditioned by the rates and by Adam's own P."""
+    error: Float[np.ndarray, " records"]
+    """An exact eigenvalue is at most so far from each."""
+    learning_rate: float
+    r"""$\eta$."""
+    limit: float
+    r"""The limit of $\eta\lambda_{max}$."""
+    params: PyTree
+    """Parameters at the end; a state dict for PyTorch."""
+
+    @property
+    def ratio(self) -> Float[np.ndarray, " records"]:
+        r"""$\eta\lambda_{max}$ in units of the limit."""
+        return self.learning_rate * self.sharpness / self.limit
+
+    @property
+    def start(self) -> float:
+        """The ratio before training."""
+        return float(self.ratio[0])
+
+    @property
+    def late(self) -> float:
+        """The mean ratio over the last quarter of the run."""
+        return float(self.ratio[self.times >= (1 - _LATE) * self.times[-1]].mean())
+
+    @property
+    def sharpening(self) -> float:
+        """By how much the sharpness grew, at its largest."""
+        return float(np.nanmax(self.sharpness) / self.sharpness[0])
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss ran away; sharpness is NaN from there on."""
+        return not np.isfinite(self.losses).all()
+
+    def arrival(self, within: float = 0.05) -> int | None:
+        """The first recorded step at which the ratio has come so close to 1; None if it never does."""
+        there = np.flatnonzero(self.ratio >= 1 - within)
+        return int(self.times[there[0]]) if len(there) else None
+
+    def at_edge(self, within: float = 0.05) -> bool:
+        """Whether the run ends on a plateau at the limit."""
+        return abs(self.late - 1) <= within
+
+
+def edge_of_stability(
+    loss: Callable[[Any], Any],
+    params: Any,
+    *,
+    learning_rate: float | int,
+    steps: int,
+    optimizer: str = "sgd",
+    momentum: float | int = 0.9,
+    rates: PyTree | None = None,
+    record_every: int | None = None,
+) -> EdgeOfStability:
+    """Train in full batches, and follow the sharpness.
+
+    Parameters
+    ----------
+    loss
+        A function of the parameters, such as `lambda p: jnp.mean((net.apply(p, x) - y) ** 2) / 2`; of the
+        module for PyTorch, such as `lambda net: ((net(x) - y) ** 2).mean() / 2`.
+    params
+        Parameters to start from, or a PyTorch module, which is left as it was.
+    learning_rate
+        The step eta.
+    steps
+        Number of steps.
+    optimizer, momentum
+        As in `stability_limit`; Adam averages squared gradients with decay 0.999.
+    rates
+        Learning-rate tensor: one number or a tree of them, by which steps are multiplied; none by default.
+        For PyTorch one number, or a dictionary with one for each parameter.
+    record_every
+        Steps between two records; a hundredth of the run by default.
+
+    Returns
+    -------
+    EdgeOfStability
+        Times, losses, sharpness and its error. `ratio`, `start`, `arrival()`, `late` and `at_edge()` sum up.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from finitewidth.measure import edge_of_stability
+    >>> start = {"a": jnp.array(3.0), "b": jnp.array(0.1)}
+    >>> loss = lambda p: (p["a"] * p["b"] - 1) ** 2 / 2
+    >>> run = edge_of_stability(loss, start, learning_rate=0.1, steps=200)
+    >>> round(run.start, 2), round(run.late, 2), run.arrival()
+    (0.45, 0.46, None)
+    """
+    check_positive("learning_rate", learning_rate)
+    check_whole("steps", steps)
+    every = max(1, steps // 100) if record_every is None else record_every
+    check_whole("record_every", every)
+    limit = stability_limit(optimizer, momentum)
+    if is_torch(params):
+        from finitewidth.measure.loss.torch_stability import train
+
+        end, records = train(
+            loss, params, learning_rate=float(learning_rate), records=steps // every, every=every,
+            optimizer=optimizer, momentum=float(momentum), rates=1.0 if rates is None else rates,
+            second_decay=_SECOND_DECAY, epsilon=_EPSILON,
+        )  # fmt: skip
+        return _result(np.array(records).T, every, learning_rate, limit, end)
+    value = jax.eval_shape(loss, params)
+    if getattr(value, "shape", None) != ():
+        raise ValueError(f"loss must return one number, got shape {getattr(value, 'shape', None)}.")
+    method = _Method(loss, optimizer, float(momentum), steps // every, every)
+    end, records = _run(method, params, 1.0 if rates is None else rates, jnp.asarray(float(learning_rate)))
+    return _result(records, every, learning_rate, limit, end)
+
+
+def _result(
+    records: Iterable[Any], every: int, learning_rate: float | int, limit: float, end: PyTree
+) -> EdgeOfStability:
+    losses, sharpness, error = (np.asarray(part) for part in records)
+    times = every * np.arange(len(losses))
+    return EdgeOfStability(times, losses, sharpness, error, float(learning_rate), limit, end)
+
+
+def _rule(optimizer: str, momentum: float | int) -> Rule:
+    if optimizer not in _RULES:
+        raise ValueError(
+            f"optimizer {optimizer!r} has no known stability limit; those of {', '.join(_RULES)} are known."
+        )
+    if not (is_number(momentum) and 0 <= momentum < 1):
+        raise ValueError(f"momentum must be at least 0 and below 1, got {momentum!r}.")
+    return _RULES[optimizer]
+
+
+class _Method(NamedTuple):
+    """What decides about the program of a run."""
+
+    loss: Callable[[Any], Array]
+    optimizer: str
+    momentum: float
+    records: int
+    every: int
+
+    def scales(self, memory: Any, gradient: Array, rates: Array) -> Array:
+        """Roots of what gradients are multiplied by beside eta: rates, and Adam's 1/P."""
+        if self.optimizer != "adam":
+            return jnp.sqrt(rates)
+        seen = jnp.maximum(memory.count, 1)
+        squares = jnp.where(memory.count > 0, memory.nu / (1 - _SECOND_DECAY**seen), gradient**2)
+        return jnp.sqrt(rates / (jnp.sqrt(squares) + _EPSILON))
+
+
+@eqx.filter_jit
+def _run(method: _Method, params: PyTree, rates: PyTree, eta: Array):
+    start, unravel = ravel_pytree(params)
+    rates = jax.tree.map(
+        lambda p, rate: jnp.broadcast_to(rate, p.shape), params, jax.tree.broadcast(rates, params)
+    )
+    rates, eta = ravel_pytree(rates)[0].astype(start.dtype), eta.astype(start.dtype)
+    optimizer = _RULES[method.optimizer].directions(method.momentum)
+    loss = lambda at: method.loss(unravel(at))
+    gradient = jax.grad(loss)
+
+    def step(state, _):
+        at, memory = state
+        directions, memory = optimizer.update(gradient(at), memory, at)
+        return (at - eta * rates * jnp.asarray(directions), memory), None
+
+    def record(state, vector):
+        at, memory = state
+        scales = method.scales(memory, gradient(at), rates)
+        product = jax.linearize(gradient, at)[1]
+        top, error, vector = _largest(lambda v: scales * product(scales * v), vector)
+        value = loss(at)
+        return vector, (value, *(jnp.where(jnp.isfinite(value), part, jnp.nan) for part in (top, error)))
+
+    def stretch(carry, _):
+        state, vector, _ = carry
+        vector, seen = record(state, vector)
+        after, _ = lax.scan(step, state, None, length=method.every)
+        return (after, vector, state[0]), seen
+
+    # A record comes before its steps, so that the program holds one of each; the last steps are left out.
+    vector = jnp.cos(jnp.arange(1.0, start.size + 1)).astype(start.dtype)
+    carry = (start, optimizer.init(start)), vector, start
+    (_, _, end), seen = lax.scan(stretch, carry, None, length=method.records + 1)
+    return unravel(end), seen
+
+
+def _largest(product: Callable[[Array], Array], start: Array) -> tuple[Array, Array, Array]:
+    """The largest eigenvalue of a symmetric operator, its error and its vector, from a first guess."""
+    decompose = tridiag_sym(min(_PRODUCTS, start.size), custom_vjp=False)
+
+    def improve(state):
+        count, _, _, v = state
+        basis, tridiagonal, *_ = (jnp.asarray(part) for part in decompose(product, v))
+        # A space that the operator maps to itself ends early: the rest of the decomposition is 0 / 0.
+        values, vectors = jnp.linalg.eigh(jnp.nan_to_num(tridiagonal))
+        v = vectors[:, -1] @ jnp.nan_to_num(basis)
+        return count + 1, values[-1], jnp.linalg.norm(product(v) - values[-1] * v), v
+
+    def unfinished(state):
+        count, value, error, _ = state
+        return (count == 0) | ((count < _ROUNDS) & (error > _TOLERANCE * jnp.abs(value)))
+
+    nothing = jnp.zeros((), start.dtype)
+    _, value, error, v = lax.while_loop(unfinished, improve, (0, nothing, nothing, start))
+    return value, error, v
