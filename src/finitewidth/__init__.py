@@ -16,6 +16,7 @@ else:
     os.environ["JAX_ENABLE_X64"] = "1"
 
 from finitewidth._base.lazy import exports
+from finitewidth._base.moved import find_old_packages
 
 if TYPE_CHECKING:
     from finitewidth.advice.diagnosis.examination import diagnose
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__, _public = exports(__name__, __file__)
+find_old_packages()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,1 @@
-"""Base."""
+"""What knows nothing of networks: checks, arrays, estimates, files, programs, small linear algebra."""

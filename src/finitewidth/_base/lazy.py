@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from finitewidth._base.moved import MOVED, ROOMS
+from finitewidth._base.moved import moved
 
 
 def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
@@ -40,8 +40,6 @@ def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
     sys.modules[package].__class__ = Room
 
     def __getattr__(name: str) -> Any:
-        if f"{package}.{name}" in MOVED:
-            return getattr(importlib.import_module(MOVED[f"{package}.{name}"]), name)
         if name not in home_of:
             return module_of(package, name)
         value = getattr(importlib.import_module(home_of[name]), name)
@@ -53,11 +51,9 @@ def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
 
 def module_of(package: str, name: str) -> ModuleType:
     """A module of a package; its own modules are found as attributes, too."""
-    if package == "finitewidth" and name in ROOMS:
-        return importlib.import_module(f"finitewidth.{ROOMS[name]}")
     full_name = f"{package}.{name}"
     if name.startswith("_") or not importlib.util.find_spec(full_name):
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return moved(package, name)
     module = importlib.import_module(full_name)
     if hasattr(module, "__path__"):
         vars(module).setdefault("__getattr__", functools.partial(module_of, full_name))
@@ -74,12 +70,3 @@ def _imports(file: Path) -> list[tuple[str, ast.alias]]:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     ]
-
-
-def moved_names(package):
-    def __getattr__(name):
-        if f"{package}.{name}" in MOVED:
-            return getattr(importlib.import_module(MOVED[f"{package}.{name}"]), name)
-        return module_of(package, name)
-
-    return __getattr__

@@ -1,135 +1,173 @@
-"""Names that packages offered before they moved: where each one is now."""
+"""Old places of public names and where they are now; the old ones work for one minor version, with a warning.
 
-MOVED = {
-    "finitewidth.algorithms.BatchFactors": "finitewidth.course.stochastic_gradients.theory.batches",
-    "finitewidth.algorithms.CatapultPath": "finitewidth.course.large_learning_rates.theory.catapult",
-    "finitewidth.algorithms.CatapultPhases": "finitewidth.course.large_learning_rates.theory.catapult",
-    "finitewidth.algorithms.FunctionSpaceTraining": "finitewidth.prediction.function_space",
-    "finitewidth.algorithms.ImportanceEffect": "finitewidth.course.importance_and_influence.theory.importance_weights",
-    "finitewidth.algorithms.LabelNoisePath": "finitewidth.course.stochastic_gradients.theory.label_noise",
-    "finitewidth.algorithms.LeastSquaresSteadyState": "finitewidth.course.stochastic_gradients.theory.least_squares",
-    "finitewidth.algorithms.LineDensity": "finitewidth.course.stochastic_gradients.theory.diffusion",
-    "finitewidth.algorithms.MeanFieldFluctuations": "finitewidth.course.mean_field.theory.fluctuations",
-    "finitewidth.algorithms.MinimisingMovement": "finitewidth.course.mean_field.theory.transport",
-    "finitewidth.algorithms.NeuronPopulation": "finitewidth.course.mean_field.theory.population",
-    "finitewidth.algorithms.NoisyDescent": "finitewidth.course.stochastic_gradients.theory.schedules",
-    "finitewidth.algorithms.OnePointNetwork": "finitewidth.course.large_learning_rates.theory.catapult",
-    "finitewidth.algorithms.Phase": "finitewidth.course.large_learning_rates.theory.catapult",
-    "finitewidth.algorithms.PopulationPath": "finitewidth.course.mean_field.theory.population",
-    "finitewidth.algorithms.QuadraticPhases": "finitewidth.course.large_learning_rates.theory.catapult_quadratic",
-    "finitewidth.algorithms.ReluCatapult": "finitewidth.course.large_learning_rates.theory.catapult_relu",
-    "finitewidth.algorithms.RidgeFit": "finitewidth.course.kernel_regression.theory.ridge",
-    "finitewidth.algorithms.SteepestStep": "finitewidth.course.optimiser_geometry.theory.steepest_descent",
-    "finitewidth.algorithms.Transport": "finitewidth.course.mean_field.theory.transport",
-    "finitewidth.algorithms.balance_change": "finitewidth.course.optimiser_geometry.theory.rescaling",
-    "finitewidth.algorithms.batch_covariance": "finitewidth.course.stochastic_gradients.theory.batches",
-    "finitewidth.algorithms.batch_factors": "finitewidth.course.stochastic_gradients.theory.batches",
-    "finitewidth.algorithms.best_schedule": "finitewidth.course.stochastic_gradients.theory.schedules",
-    "finitewidth.algorithms.entropic_drift": "finitewidth.course.stochastic_gradients.theory.valleys",
-    "finitewidth.algorithms.equivariant_rates": "finitewidth.course.optimiser_geometry.theory.rescaling",
-    "finitewidth.algorithms.importance_effect": "finitewidth.course.importance_and_influence.theory.importance_weights",
-    "finitewidth.algorithms.infinite_population": "finitewidth.course.mean_field.theory.population",
-    "finitewidth.algorithms.ito_density": "finitewidth.course.stochastic_gradients.theory.diffusion",
-    "finitewidth.algorithms.label_noise_path": "finitewidth.course.stochastic_gradients.theory.label_noise",
-    "finitewidth.algorithms.label_noise_penalty": "finitewidth.course.stochastic_gradients.theory.label_noise",
-    "finitewidth.algorithms.late_variance": "finitewidth.course.stochastic_gradients.theory.schedules",
-    "finitewidth.algorithms.least_squares_steady_state": "finitewidth.course.stochastic_gradients.theory.least_squares",
-    "finitewidth.algorithms.mean_field_fluctuations": "finitewidth.course.mean_field.theory.fluctuations",
-    "finitewidth.algorithms.minimising_movement": "finitewidth.course.mean_field.theory.transport",
-    "finitewidth.algorithms.neuron_population": "finitewidth.course.mean_field.theory.population",
-    "finitewidth.algorithms.newton_schulz_steps": "finitewidth.course.optimiser_geometry.theory.steepest_descent",
-    "finitewidth.algorithms.newton_schulz_values": "finitewidth.course.optimiser_geometry.theory.steepest_descent",
-    "finitewidth.algorithms.noise_bound": "finitewidth.course.stochastic_gradients.theory.schedules",
-    "finitewidth.algorithms.noisy_descent": "finitewidth.course.stochastic_gradients.theory.schedules",
-    "finitewidth.algorithms.pass_covariance": "finitewidth.course.stochastic_gradients.theory.steady_state",
-    "finitewidth.algorithms.potential_curvature": "finitewidth.course.mean_field.theory.transport",
-    "finitewidth.algorithms.quadratic_phases": "finitewidth.course.large_learning_rates.theory.catapult_quadratic",
-    "finitewidth.algorithms.relu_catapult": "finitewidth.course.large_learning_rates.theory.catapult_relu",
-    "finitewidth.algorithms.ridge_regression": "finitewidth.course.kernel_regression.theory.ridge",
-    "finitewidth.algorithms.ring_walk": "finitewidth.course.stochastic_gradients.theory.diffusion",
-    "finitewidth.algorithms.sampled_population": "finitewidth.course.mean_field.theory.population",
-    "finitewidth.algorithms.sgd_step_limit": "finitewidth.course.stochastic_gradients.theory.least_squares",
-    "finitewidth.algorithms.steady_covariance": "finitewidth.course.stochastic_gradients.theory.steady_state",
-    "finitewidth.algorithms.steepest_step": "finitewidth.course.optimiser_geometry.theory.steepest_descent",
-    "finitewidth.algorithms.step_density": "finitewidth.course.stochastic_gradients.theory.diffusion",
-    "finitewidth.algorithms.train_in_function_space": "finitewidth.prediction.function_space",
-    "finitewidth.algorithms.two_step_share": "finitewidth.course.stochastic_gradients.theory.diffusion",
-    "finitewidth.algorithms.valley_drift": "finitewidth.course.stochastic_gradients.theory.valleys",
-    "finitewidth.algorithms.valley_variance": "finitewidth.course.stochastic_gradients.theory.valleys",
-    "finitewidth.algorithms.variance_floor": "finitewidth.course.stochastic_gradients.theory.schedules",
-    "finitewidth.algorithms.wasserstein": "finitewidth.course.mean_field.theory.transport",
-    "finitewidth.measure.FluctuationDissipation": "finitewidth.course.stochastic_gradients.networks.fluctuation_dissipation",
-    "finitewidth.measure.LabelNoiseRuns": "finitewidth.course.stochastic_gradients.networks.label_noise",
-    "finitewidth.measure.TrainingPhase": "finitewidth.course.large_learning_rates.networks.phases",
-    "finitewidth.measure.TrainingPhases": "finitewidth.course.large_learning_rates.networks.phases",
-    "finitewidth.measure.fluctuation_dissipation": "finitewidth.course.stochastic_gradients.networks.fluctuation_dissipation",
-    "finitewidth.measure.label_noise_runs": "finitewidth.course.stochastic_gradients.networks.label_noise",
-    "finitewidth.measure.regions.sawtooth": "finitewidth.course.linear_regions.networks.sawtooth",
-    "finitewidth.measure.training_phases": "finitewidth.course.large_learning_rates.networks.phases",
-    "finitewidth.nearly_kernel_methods.DualTrajectory": "finitewidth.course.quadratic_models.theory.dual",
-    "finitewidth.nearly_kernel_methods.FirstOrderFlow": "finitewidth.course.quadratic_models.theory.first_order_flow",
-    "finitewidth.nearly_kernel_methods.FlowWeights": "finitewidth.course.quadratic_models.theory.first_order_flow",
-    "finitewidth.nearly_kernel_methods.dual_descent": "finitewidth.course.quadratic_models.theory.dual",
-    "finitewidth.networks.DiagonalWeights": "finitewidth.course.implicit_bias.networks.diagonal_networks",
-    "finitewidth.networks.LinearisedPath": "finitewidth.course.lazy_training.networks.linearised_path",
-    "finitewidth.networks.MarginTraining": "finitewidth.course.implicit_bias.networks.margin_training",
-    "finitewidth.networks.RescaledTraining": "finitewidth.course.optimiser_geometry.networks.rescaling",
-    "finitewidth.networks.ScaleSweep": "finitewidth.course.lazy_training.networks.initial_scales",
-    "finitewidth.networks.Task": "finitewidth.course.lazy_training.networks.initial_scales",
-    "finitewidth.networks.WeightedTraining": "finitewidth.course.importance_and_influence.networks.importance_weights",
-    "finitewidth.networks.balance": "finitewidth.course.optimiser_geometry.networks.rescaling",
-    "finitewidth.networks.diagonal_descent": "finitewidth.course.implicit_bias.networks.diagonal_networks",
-    "finitewidth.networks.diagonal_flow": "finitewidth.course.implicit_bias.networks.diagonal_networks",
-    "finitewidth.networks.drawn_token_correlations": "finitewidth.course.architectures.networks.token_correlations",
-    "finitewidth.networks.layer_norms": "finitewidth.course.optimiser_geometry.networks.steepest_descent",
-    "finitewidth.networks.linearised_path": "finitewidth.course.lazy_training.networks.linearised_path",
-    "finitewidth.networks.logistic_flow": "finitewidth.course.importance_and_influence.networks.importance_weights",
-    "finitewidth.networks.rescale": "finitewidth.course.optimiser_geometry.networks.rescaling",
-    "finitewidth.networks.ridge_logistic": "finitewidth.course.importance_and_influence.networks.importance_weights",
-    "finitewidth.networks.separable_flow": "finitewidth.course.implicit_bias.networks.margin_training",
-    "finitewidth.networks.steepest_descent": "finitewidth.course.optimiser_geometry.networks.steepest_descent",
-    "finitewidth.networks.teacher_task": "finitewidth.course.lazy_training.networks.initial_scales",
-    "finitewidth.networks.train_at_scales": "finitewidth.course.lazy_training.networks.initial_scales",
-    "finitewidth.networks.train_rescaled": "finitewidth.course.optimiser_geometry.networks.rescaling",
-    "finitewidth.networks.train_to_margin": "finitewidth.course.implicit_bias.networks.margin_training",
-    "finitewidth.networks.train_weighted": "finitewidth.course.importance_and_influence.networks.importance_weights",
-    "finitewidth.prediction.DeepLinearRegressor": "finitewidth.estimators.deep_linear_regressor",
-    "finitewidth.prediction.NearlyKernelRegressor": "finitewidth.estimators.nearly_kernel_regressor",
-    "finitewidth.prediction.gpjax_kernel": "finitewidth.estimators.gpjax_kernel",
-    "finitewidth.report.phase_figure": "finitewidth.advice.tuning.figures",
-    "finitewidth.report.residual_tuning_figure": "finitewidth.advice.tuning.residual_figure",
-    "finitewidth.report.save_figure": "finitewidth.advice.tuning.figures",
-    "finitewidth.report.tuning_figure": "finitewidth.advice.tuning.figures",
-    "finitewidth.statistics.EigenvalueBounds": "finitewidth.course.path_counting.theory.eigenvalue_bounds",
-    "finitewidth.statistics.JacobianMoments": "finitewidth.course.path_counting.theory.jacobians",
-    "finitewidth.statistics.LogNorm": "finitewidth.course.path_counting.theory.jacobians",
-    "finitewidth.statistics.MarchenkoPastur": "finitewidth.course.deep_linear_networks.theory.marchenko_pastur",
-    "finitewidth.statistics.expected_breakpoints": "finitewidth.course.linear_regions.theory.linear_regions",
-    "finitewidth.statistics.exponential_growth": "finitewidth.course.path_counting.theory.jacobians",
-    "finitewidth.statistics.hyperplane_cells": "finitewidth.course.linear_regions.theory.linear_regions",
-    "finitewidth.statistics.jacobian_moments": "finitewidth.course.path_counting.theory.jacobians",
-    "finitewidth.statistics.line_breakpoints": "finitewidth.course.linear_regions.theory.linear_regions",
-    "finitewidth.statistics.log_norm": "finitewidth.course.path_counting.theory.jacobians",
-    "finitewidth.statistics.most_regions": "finitewidth.course.linear_regions.theory.linear_regions",
-    "finitewidth.statistics.ntk_eigenvalue_bounds": "finitewidth.course.path_counting.theory.eigenvalue_bounds",
-    "finitewidth.statistics.reachable_regions": "finitewidth.course.linear_regions.theory.linear_regions",
-    "finitewidth.statistics.sawtooth_pieces": "finitewidth.course.linear_regions.theory.linear_regions",
-    "finitewidth.statistics.token_correlations": "finitewidth.course.architectures.theory.token_correlations",
-    "finitewidth.statistics.wide_breakpoints": "finitewidth.course.linear_regions.theory.linear_regions",
-}
+A package that has another name now is found by a finder of its own, asked when all others have failed.
+"""
 
-# Rooms that have another name now.
-ROOMS = {
-    "scale": "large",
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import warnings
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+# Packages that have another name now; all below `finitewidth`.
+PACKAGES = {
+    "activations": "architecture.activations",
+    "complexity": "course.entropy_and_widths.theory",
     "data": "tables",
-    "study": "tables.study",
-    "tuning": "advice.tuning",
     "diagnosis": "advice.diagnosis",
     "dynamics": "algorithms",
+    "dynamics.algorithms": "algorithms",
+    "dynamics.implicit_bias": "course.implicit_bias.theory",
+    "dynamics.neuron_measures": "course.mean_field.theory",
+    "dynamics.stochastic": "course.stochastic_gradients.theory",
+    "lab.framework": "course._lab",
+    "lab.instruments": "course._instruments",
+    "lab.shapes": "course._lab.shapes",
     "linalg": "_base.linalg",
     "models": "architecture.models",
-    "complexity": "course.entropy_and_widths.theory",
-    "serve": "course._server",
-    "activations": "architecture.activations",
+    "prediction.deep_linear": "prediction.methods.bayesian.deep_linear",
+    "prediction.estimators": "estimators",
+    "prediction.finite_width": "prediction.methods.first_order",
+    "prediction.infinite_width": "prediction.methods.infinite_width",
+    "prediction.large": "prediction.methods.large",
     "saving": "architecture.saving",
+    "scale": "large",
+    "serve": "course._server",
+    "statistics.rules": "statistics.wide.rules",
+    "study": "tables.study",
+    "tuning": "advice.tuning",
 }
+# Names that left their package: old package, new package, names.
+NAMES = {
+    "dynamics": {
+        "course.importance_and_influence.theory": "ImportanceEffect importance_effect",
+        "course.kernel_regression.theory": "RidgeFit ridge_regression",
+        "course.large_learning_rates.theory": (
+            "CatapultPath CatapultPhases OnePointNetwork Phase QuadraticPhases ReluCatapult "
+            "quadratic_phases relu_catapult"
+        ),
+        "course.mean_field.theory": (
+            "MeanFieldFluctuations MinimisingMovement NeuronPopulation PopulationPath Transport "
+            "infinite_population mean_field_fluctuations minimising_movement neuron_population "
+            "potential_curvature sampled_population wasserstein"
+        ),
+        "course.optimiser_geometry.theory": (
+            "SteepestStep balance_change equivariant_rates newton_schulz_steps newton_schulz_values "
+            "steepest_step"
+        ),
+        "course.stochastic_gradients.theory": (
+            "BatchFactors LabelNoisePath LeastSquaresSteadyState LineDensity NoisyDescent "
+            "batch_covariance batch_factors best_schedule entropic_drift ito_density label_noise_path "
+            "label_noise_penalty late_variance least_squares_steady_state noise_bound noisy_descent "
+            "pass_covariance ring_walk sgd_step_limit steady_covariance step_density two_step_share "
+            "valley_drift valley_variance variance_floor"
+        ),
+        "prediction": "FunctionSpaceTraining train_in_function_space",
+    },
+    "measure": {
+        "course.large_learning_rates.networks": "TrainingPhase TrainingPhases training_phases",
+        "course.stochastic_gradients.networks": (
+            "FluctuationDissipation LabelNoiseRuns fluctuation_dissipation label_noise_runs"
+        ),
+    },
+    "measure.regions": {
+        "course.linear_regions.networks": "sawtooth",
+    },
+    "nearly_kernel_methods": {
+        "course.quadratic_models.theory": "DualTrajectory FirstOrderFlow FlowWeights dual_descent",
+    },
+    "networks": {
+        "course.architectures.networks": "drawn_token_correlations",
+        "course.implicit_bias.networks": (
+            "DiagonalWeights MarginTraining diagonal_descent diagonal_flow separable_flow train_to_margin"
+        ),
+        "course.importance_and_influence.networks": (
+            "WeightedTraining logistic_flow ridge_logistic train_weighted"
+        ),
+        "course.lazy_training.networks": (
+            "LinearisedPath ScaleSweep Task linearised_path teacher_task train_at_scales"
+        ),
+        "course.optimiser_geometry.networks": (
+            "RescaledTraining balance layer_norms rescale steepest_descent train_rescaled"
+        ),
+    },
+    "prediction": {
+        "estimators": "DeepLinearRegressor NearlyKernelRegressor gpjax_kernel",
+    },
+    "report": {
+        "advice.tuning": "phase_figure residual_tuning_figure save_figure tuning_figure",
+    },
+    "statistics": {
+        "course.architectures.theory": "token_correlations",
+        "course.deep_linear_networks.theory": "MarchenkoPastur",
+        "course.linear_regions.theory": (
+            "expected_breakpoints hyperplane_cells line_breakpoints most_regions reachable_regions "
+            "sawtooth_pieces wide_breakpoints"
+        ),
+        "course.path_counting.theory": (
+            "EigenvalueBounds JacobianMoments LogNorm exponential_growth jacobian_moments log_norm "
+            "ntk_eigenvalue_bounds"
+        ),
+    },
+}
+
+
+def moved(package: str, name: str) -> Any:
+    """What an old place stands for, with a warning that names the new one; AttributeError if it never did."""
+    room = package.partition(".")[2]
+    if f"{room}.{name}".lstrip(".") in PACKAGES:
+        return importlib.import_module(f"{package}.{name}")
+    homes = (home for home, names in NAMES.get(room, {}).items() if name in names.split())
+    home = next(homes, PACKAGES.get(room))
+    if home is None or name.startswith("_"):
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    try:
+        value = getattr(importlib.import_module(f"finitewidth.{home}"), name)
+    except AttributeError:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+    warnings.warn(
+        f"{package}.{name} is now finitewidth.{home}.{name}; the old place goes with the next minor version.",
+        DeprecationWarning,
+        stacklevel=_outside(),
+    )
+    return value
+
+
+def _outside() -> int:
+    """How many calls up the line stands that asked, outside of this machinery and of the import system."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        ("finitewidth._base.", "importlib", "_frozen_importlib")
+    ):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+class _OldPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes an empty package in an old place, whose names are those of the new one."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package, _, room = fullname.partition(".")
+        if package != "finitewidth" or room not in PACKAGES:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        def __getattr__(name: str) -> Any:
+            return moved(module.__name__, name)
+
+        vars(module)["__getattr__"] = __getattr__
+
+
+def find_old_packages() -> None:
+    """Let `import finitewidth.OLD` find the packages that have another name now."""
+    if not any(isinstance(finder, _OldPackages) for finder in sys.meta_path):
+        sys.meta_path.append(_OldPackages())

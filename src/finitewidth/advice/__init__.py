@@ -1,1 +1,1 @@
-"""Advice."""
+"""What to set (`tuning`) and what is wrong (`diagnosis`)."""

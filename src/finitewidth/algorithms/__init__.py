@@ -1,30 +1,15 @@
-"""What training does to a function: algorithms as filters on the spectrum of a kernel."""
+"""How networks are trained, as objects: settings that experiments read, and filters on a spectrum."""
 
-from finitewidth.algorithms.clocks import Clock, Flow, Steps
-from finitewidth.algorithms.direct_optimization import DirectOptimization
-from finitewidth.algorithms.gradient_descent import GradientDescent
-from finitewidth.algorithms.gradient_flow import GradientFlow
-from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
-from finitewidth.algorithms.kernel_descent import SpectralFilter, Spectrum, smoother, training_filter
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Clock", "DirectOptimization", "Flow",
-    "GradientDescent", "GradientFlow",
+from finitewidth._base.lazy import exports
 
+if TYPE_CHECKING:
+    from finitewidth.algorithms.clocks import Clock, Flow, Steps
+    from finitewidth.algorithms.direct_optimization import DirectOptimization, direct_coefficient
+    from finitewidth.algorithms.gradient_descent import GradientDescent, inverting
+    from finitewidth.algorithms.gradient_flow import GradientFlow
+    from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
+    from finitewidth.algorithms.kernel_descent import SpectralFilter, Spectrum, smoother, training_filter
 
-    "SpectralAlgorithm", "SpectralFilter", "Spectrum", "Steps",
-    "check_algorithm",
-
-
-
-
-
-    "smoother",
-    "training_filter",
-
-]  # fmt: skip
-
-
-from finitewidth._base.lazy import moved_names
-
-__getattr__ = moved_names(__name__)
+__all__, __getattr__ = exports(__name__, __file__)

@@ -47,7 +47,8 @@ class Layer(eqx.Module):
     """One layer of a network, or a whole network: a function of (params, x) that acts on every input alone.
 
     `entering` and `leaving` are shapes of one input without the axis of points, channels last. What a layer
-    does to the kernels of infinitely wide networks is said by its rules in `finitewidth.statistics.wide.rules`.
+    does to the kernels of infinitely wide networks is said by its rules in
+    `finitewidth.statistics.wide.rules`.
     """
 
     @abstractmethod

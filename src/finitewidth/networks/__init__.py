@@ -4,8 +4,6 @@ from typing import TYPE_CHECKING
 
 from finitewidth._base.lazy import exports
 
-# Functions that bear the name of their module: bound here, they are what the name means whoever came first.
-
 if TYPE_CHECKING:
     from finitewidth.networks.tangent.differentials import DDNTK, empirical_ddntk, empirical_dntk
     from finitewidth.networks.tangent.monte_carlo import MonteCarloKernels, monte_carlo_kernels

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from finitewidth._base.lazy import exports
 
 if TYPE_CHECKING:
+    from finitewidth.prediction.function_space import FunctionSpaceTraining, train_in_function_space
     from finitewidth.prediction.law.correction import Correction, Origins
     from finitewidth.prediction.law.distribution import TrainedDistribution
     from finitewidth.prediction.law.expansion_range import ExpansionRange
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from finitewidth.prediction.methods.infinite_width.ridge import RidgeChoice, choose_noise, choose_ridge
     from finitewidth.prediction.methods.kinks.method import KinkWindows
     from finitewidth.prediction.methods.mean_field.method import MeanField
+    from finitewidth.prediction.predict import predict
     from finitewidth.prediction.problem.training_problem import TrainingProblem
     from finitewidth.prediction.selection.certificates import (
         ConvergenceCertificate,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         Criticality,
         DepthExponents,
         Susceptibilities,
+        criticality,
         susceptibilities,
     )
     from finitewidth.statistics.depth.phases import (
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
         path_count,
         path_sum,
     )
-    from finitewidth.statistics.first_order.corrections import Corrections
-    from finitewidth.statistics.first_order.depth_growth import DepthGrowth, vertex_slope
-    from finitewidth.statistics.wide.adjustable_kernels import AdjustableKernels
-    from finitewidth.statistics.wide.kernels import Kernels, trajectory
+    from finitewidth.statistics.first_order.corrections import Corrections, corrections
+    from finitewidth.statistics.first_order.depth_growth import DepthGrowth, depth_growth, vertex_slope
+    from finitewidth.statistics.first_order.residual_corrections import ResidualCorrections
+    from finitewidth.statistics.wide.adjustable_kernels import AdjustableKernels, adjustable_kernels
+    from finitewidth.statistics.wide.kernels import Kernels, kernels, trajectory
     from finitewidth.statistics.wide.mercer_decomposition import mercer
 
 __all__, __getattr__ = exports(__name__, __file__)

@@ -53,8 +53,8 @@ are required:
 
 The state that `pieces` gets has only the controls in `Experiment.depends`. The result stays on the screen
 until one of these moves; results are kept on the server by these controls. The finished run of the default
-state is shipped in `static/defaults/`, made by `python -m finitewidth.course._server.record SLUG`, and is on the
-screen when the page opens.
+state is shipped in `static/defaults/`, made by `python -m finitewidth.course._server.record SLUG`, and is on
+the screen when the page opens.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Records the runs that are on the screen when a page opens: `python -m finitewidth.course._server.record [SLUG ...]`.
+"""Recorded default runs of the pages: `python -m finitewidth.course._server.record [SLUG ...]`.
 
 Each page's experiment runs in its default state, and the result goes to static/defaults/SLUG.json.
 """

@@ -1,1 +1,1 @@
-"""Architectures."""
+"""Residual, normalised, convolutional and attention networks."""

@@ -1,1 +1,1 @@
-"""Criticality."""
+"""Initialisations that neither amplify nor damp."""

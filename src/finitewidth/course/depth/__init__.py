@@ -1,1 +1,1 @@
-"""Depth."""
+"""Variances and angles in deep networks."""

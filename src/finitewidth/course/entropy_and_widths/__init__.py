@@ -1,1 +1,1 @@
-"""Entropy and widths."""
+"""How many balls cover a class, and how few numbers describe it stably."""

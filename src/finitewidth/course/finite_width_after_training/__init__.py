@@ -1,1 +1,1 @@
-"""Finite width after training."""
+"""Corrections in 1/width to trained networks."""

@@ -1,1 +1,1 @@
-"""Finite width at initialisation."""
+"""Corrections in 1/width to random networks."""

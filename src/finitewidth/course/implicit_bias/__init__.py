@@ -1,1 +1,1 @@
-"""Implicit bias."""
+"""Claims about which of all solutions training picks."""

@@ -1,1 +1,1 @@
-"""Importance and influence."""
+"""Importance weights and influence functions: where they work on networks and where they fail."""

@@ -1,1 +1,1 @@
-"""Initialisation."""
+"""Outputs of random networks of any width."""

@@ -1,1 +1,1 @@
-"""Kernel regression."""
+"""Reproducing kernels and ridge regression."""

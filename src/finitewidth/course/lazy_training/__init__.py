@@ -1,1 +1,1 @@
-"""Lazy training."""
+"""Networks that stay close to their linearisation."""

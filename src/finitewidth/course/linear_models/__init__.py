@@ -1,1 +1,1 @@
-"""Linear models."""
+"""Gradient descent on linear models."""

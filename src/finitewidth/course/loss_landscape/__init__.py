@@ -1,1 +1,1 @@
-"""Loss landscape."""
+"""Curvature of the loss, the classes in it, and what late training does to features."""

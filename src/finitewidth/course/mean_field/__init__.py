@@ -1,1 +1,1 @@
-"""Mean field."""
+"""Hidden layers as measures: the limit of many neurons, and training as transport."""

@@ -1,1 +1,1 @@
-"""Nearly kernel methods."""
+"""Nearly-kernel predictions and the algorithms behind them."""

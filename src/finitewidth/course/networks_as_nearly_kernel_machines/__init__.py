@@ -1,1 +1,1 @@
-"""Networks as nearly kernel machines."""
+"""Networks as models quadratic and cubic in their weights."""

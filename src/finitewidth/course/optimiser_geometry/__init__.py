@@ -1,1 +1,1 @@
-"""Optimiser geometry."""
+"""Which norm an optimiser descends by, and what that makes of rescaled networks."""

@@ -1,1 +1,1 @@
-"""Path counting."""
+"""Random ReLU networks as sums over paths, exact at every width."""

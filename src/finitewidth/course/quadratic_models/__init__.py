@@ -1,1 +1,1 @@
-"""Quadratic models."""
+"""Training of models quadratic in their weights."""

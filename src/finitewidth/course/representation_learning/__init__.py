@@ -1,1 +1,1 @@
-"""Representation learning."""
+"""Features that move in training, and what they are good for."""

@@ -1,1 +1,1 @@
-"""Tangent kernel."""
+"""The tangent kernel of one hidden layer."""

@@ -1,1 +1,1 @@
-"""The wide limit."""
+"""Random networks as their width grows."""

@@ -1,1 +1,1 @@
-"""Trained networks."""
+"""The law of trained networks of infinite width."""

@@ -1,1 +1,1 @@
-"""Training."""
+"""One step of training a network."""

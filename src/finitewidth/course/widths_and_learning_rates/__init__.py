@@ -1,1 +1,1 @@
-"""Widths and learning rates."""
+"""How gradients, learning rates and movements scale with width."""

@@ -1,1 +1,1 @@
-"""Four factors."""
+"""Averages of four activations of two or more neurons' inputs, for corrections in 1/width."""

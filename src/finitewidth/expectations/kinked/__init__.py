@@ -1,1 +1,1 @@
-"""Kinked."""
+"""Averages of activations with kinks, exact on their cones and polygons."""

@@ -1,1 +1,1 @@
-"""Jax."""
+"""Readers of networks written in JAX."""

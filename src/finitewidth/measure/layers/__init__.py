@@ -1,1 +1,1 @@
-"""Layers."""
+"""What signals and gradients do from layer to layer."""

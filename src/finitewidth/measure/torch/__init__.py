@@ -1,1 +1,1 @@
-"""Torch."""
+"""Readers of networks written in PyTorch."""

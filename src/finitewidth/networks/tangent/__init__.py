@@ -1,1 +1,1 @@
-"""Tangent."""
+"""Real networks linearised: tangent kernels, differentials, Taylor expansions."""

@@ -1,1 +1,1 @@
-"""Training."""
+"""Real networks trained: optimisers, ensembles, pieces, control variates."""

@@ -1,1 +1,1 @@
-"""Methods."""
+"""Ways to compute the law: infinite width, Bayesian, first order, kinks, mean field, beyond memory."""

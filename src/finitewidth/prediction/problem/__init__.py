@@ -1,1 +1,1 @@
-"""Problem."""
+"""Network, data and outputs of one prediction, with the kernels that it computes once."""

@@ -1,1 +1,1 @@
-"""Depth."""
+"""How variances, correlations and gradients behave with depth: criticality and phases."""

@@ -1,1 +1,1 @@
-"""First order."""
+"""Fluctuations of kernels in 1/width: tensors, mean shifts and their growth with depth."""

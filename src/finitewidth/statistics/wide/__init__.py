@@ -1,1 +1,1 @@
-"""Wide."""
+"""Kernels of infinitely wide networks, layer by layer."""

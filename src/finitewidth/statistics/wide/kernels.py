@@ -1,9 +1,8 @@
 """The NNGP kernel and the neural tangent kernel of an infinitely wide network.
 
-The rules of the layers (`finitewidth.statistics.wide.rules`) say how the kernels of one layer follow from those of
-the layer below. They close on each pair of inputs once the variances of the two are known, so they run on
-square tiles small enough for the cache, all layers of one tile before the next.
-"""
+The rules of the layers (`finitewidth.statistics.wide.rules`) say how the kernels of one layer follow from
+those of the layer below. They close on each pair of inputs once the variances of the two are known, so they
+run on square tiles small enough for the cache, all layers of one tile before the next."""
 
 from collections.abc import Iterator
 

@@ -1,1 +1,1 @@
-"""Residual, normalised, convolutional and attention networks."""
+"""Claims of architectures: each one theory beside measurement."""

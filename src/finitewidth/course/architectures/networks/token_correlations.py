@@ -31,7 +31,7 @@ def drawn_token_correlations(
     Parameters
     ----------
     block, blocks, tokens, variance, correlation
-        As for `finitewidth.course.architectures.theory.token_correlations`; the widths and heads are those of the block.
+        As for `course.architectures.theory.token_correlations`; the widths and heads are those of the block.
     key, draws
         Randomness, and the number of stacks, at least 2; tokens and weights are drawn anew for each.
 

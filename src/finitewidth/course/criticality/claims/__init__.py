@@ -1,1 +1,1 @@
-"""Initialisations that neither amplify nor damp."""
+"""Claims of criticality: each one theory beside measurement."""

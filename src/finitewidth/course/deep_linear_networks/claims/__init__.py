@@ -1,1 +1,1 @@
-"""Deep linear networks, random and conditioned on data, exact at every width and depth."""
+"""Claims of deep linear networks: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Variances and angles in deep networks."""
+"""Claims of depth: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""How many balls cover a class, and how few numbers describe it stably."""
+"""Claims of entropy and widths: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Corrections in 1/width to trained networks."""
+"""Claims of finite width after training: each one theory beside measurement."""

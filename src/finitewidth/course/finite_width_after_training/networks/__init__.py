@@ -1,1 +1,1 @@
-"""Networks."""
+"""Moments of trained networks of finite width, measured with little noise."""

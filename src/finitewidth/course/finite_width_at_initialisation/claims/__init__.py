@@ -1,1 +1,1 @@
-"""Corrections in 1/width to random networks."""
+"""Claims of finite width at initialisation: each one theory beside measurement."""

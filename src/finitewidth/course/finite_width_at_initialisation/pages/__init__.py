@@ -1,1 +1,1 @@
-"""Pages."""
+"""What the browser shows of finite width at initialisation."""

@@ -1,1 +1,1 @@
-"""Claims about which of all solutions training picks."""
+"""Claims of implicit bias: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Importance weights and influence functions: where they work on networks and where they fail."""
+"""Claims of importance and influence: each one theory beside measurement."""

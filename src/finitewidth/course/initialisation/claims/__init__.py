@@ -1,1 +1,1 @@
-"""Outputs of random networks of any width."""
+"""Claims of initialisation: each one theory beside measurement."""

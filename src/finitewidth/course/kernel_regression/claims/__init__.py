@@ -1,1 +1,1 @@
-"""Reproducing kernels and ridge regression."""
+"""Claims of kernel regression: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Learning rates beyond 2 / lambda_max: catapults and the edge of stability."""
+"""Claims of large learning rates: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Pages."""
+"""What the browser shows of large learning rates."""

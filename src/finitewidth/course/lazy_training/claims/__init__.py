@@ -1,1 +1,1 @@
-"""Networks that stay close to their linearisation."""
+"""Claims of lazy training: each one theory beside measurement."""

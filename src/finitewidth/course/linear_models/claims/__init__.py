@@ -1,1 +1,1 @@
-"""Gradient descent on linear models."""
+"""Claims of linear models: each one theory beside measurement."""

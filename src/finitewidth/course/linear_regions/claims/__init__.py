@@ -1,1 +1,1 @@
-"""Regions on which ReLU networks are affine: how many there can be, and how many there are."""
+"""Claims of linear regions: each one theory beside measurement."""

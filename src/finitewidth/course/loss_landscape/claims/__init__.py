@@ -1,1 +1,1 @@
-"""Curvature of the loss, the classes in it, and what late training does to features."""
+"""Claims of loss landscape: each one theory beside measurement."""

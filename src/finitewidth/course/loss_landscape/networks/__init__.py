@@ -1,1 +1,1 @@
-"""Networks."""
+"""Classifiers trained until their loss landscape has its late shape."""

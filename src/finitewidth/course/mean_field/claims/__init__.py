@@ -1,1 +1,1 @@
-"""Hidden layers as measures: the limit of many neurons, and training as transport."""
+"""Claims of mean field: each one theory beside measurement."""

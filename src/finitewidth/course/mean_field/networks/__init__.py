@@ -1,1 +1,1 @@
-"""Networks."""
+"""Two-layer networks in the mean-field scaling."""

@@ -1,1 +1,1 @@
-"""Nearly-kernel predictions and the algorithms behind them."""
+"""Claims of nearly kernel methods: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Networks as models quadratic and cubic in their weights."""
+"""Claims of networks as nearly kernel machines: each one theory beside measurement."""

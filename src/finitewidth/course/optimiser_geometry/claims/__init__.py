@@ -1,1 +1,1 @@
-"""Which norm an optimiser descends by, and what that makes of rescaled networks."""
+"""Claims of optimiser geometry: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Random ReLU networks as sums over paths, exact at every width."""
+"""Claims of path counting: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""Networks."""
+"""Random ReLU layers whose paths are summed."""

@@ -1,1 +1,1 @@
-"""Training of models quadratic in their weights."""
+"""Claims of quadratic models: each one theory beside measurement."""

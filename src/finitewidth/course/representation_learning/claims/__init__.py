@@ -1,1 +1,1 @@
-"""Features that move in training, and what they are good for."""
+"""Claims of representation learning: each one theory beside measurement."""

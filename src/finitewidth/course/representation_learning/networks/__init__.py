@@ -1,1 +1,1 @@
-"""Networks."""
+"""Teachers, and students that must find their features."""

@@ -1,1 +1,1 @@
-"""Stochastic gradients: steady states, drifts to flat regions, noise that depends on the place, schedules."""
+"""Claims of stochastic gradients: each one theory beside measurement."""

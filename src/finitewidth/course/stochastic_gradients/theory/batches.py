@@ -76,7 +76,7 @@ def batch_covariance(
     Parameters
     ----------
     gradients
-        Gradients of the loss of every single point, as `finitewidth.measure.loss.gradient_noise` collects them.
+        Gradients of the loss of every single point, as `finitewidth.measure.gradient_noise` collects them.
     batch_size, sampling
         As in `batch_factors`.
     """

@@ -1,1 +1,1 @@
-"""The tangent kernel of one hidden layer."""
+"""Claims of tangent kernel: each one theory beside measurement."""

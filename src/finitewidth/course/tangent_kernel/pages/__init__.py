@@ -1,1 +1,1 @@
-"""Pages."""
+"""What the browser shows of tangent kernel."""

@@ -1,1 +1,1 @@
-"""Random networks as their width grows."""
+"""Claims of the wide limit: each one theory beside measurement."""

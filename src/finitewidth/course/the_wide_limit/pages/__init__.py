@@ -1,1 +1,1 @@
-"""Pages."""
+"""What the browser shows of the wide limit."""

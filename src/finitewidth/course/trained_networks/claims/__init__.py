@@ -1,1 +1,1 @@
-"""The law of trained networks of infinite width."""
+"""Claims of trained networks: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""One step of training a network."""
+"""Claims of training: each one theory beside measurement."""

@@ -1,1 +1,1 @@
-"""How gradients, learning rates and movements scale with width."""
+"""Claims of widths and learning rates: each one theory beside measurement."""

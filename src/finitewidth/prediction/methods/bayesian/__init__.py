@@ -1,1 +1,1 @@
-"""Bayesian."""
+"""The posterior instead of training: at infinite width, with random scales, and of deep linear networks."""
