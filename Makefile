@@ -29,7 +29,7 @@ claims: .venv/.core  ## every claim at full scale: the figures of the book
 	$(BIN)/python docs/ledger.py --scale full --records build/lab-full
 
 seeds: .venv/.core  ## every claim, or those of CHAPTER, at three other seeds
-	$(BIN)/python tests/lab/other_seeds.py $(if $(CHAPTER),"$(CHAPTER)")
+	$(BIN)/python tests/course/_lab/other_seeds.py $(if $(CHAPTER),"$(CHAPTER)")
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/kernels.py

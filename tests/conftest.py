@@ -40,7 +40,7 @@ threadpool_limits(1)
 
 
 # Files whose tests share nothing with each other.
-_APART = ("tests/lab/test_claims.py", "tests/docs/test_code_blocks.py")
+_APART = ("tests/course/_lab/test_claims.py", "tests/docs/test_code_blocks.py")
 
 
 @pytest.hookimpl(optionalhook=True)

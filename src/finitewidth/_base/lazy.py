@@ -49,8 +49,8 @@ def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
     return sorted(alias.name for _, alias in imports if alias.asname is None), __getattr__
 
 
-def module_of(package: str, name: str) -> ModuleType:
-    """A module of a package; its own modules are found as attributes, too."""
+def module_of(package: str, name: str) -> Any:
+    """A module of a package, whose own modules are found as attributes, too; or what an old name means now."""
     full_name = f"{package}.{name}"
     if name.startswith("_") or not importlib.util.find_spec(full_name):
         return moved(package, name)

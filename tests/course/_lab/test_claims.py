@@ -1,0 +1,107 @@
+"""Every claim holds at quick scale, and none would hold for a theory that is clearly wrong."""
+
+import dataclasses
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from finitewidth import course as lab
+from finitewidth.course._lab.runner import run_claim, save
+
+IDS = [claim.id for claim in lab.claims()]
+# These train networks for longer than their programs take to compile.
+LONG = ("trained-", "lr-transfer", "mlp-cubic-model")
+
+ROOT = Path(__file__).resolve().parents[3]
+# The ledger shows these records, so that the book need not run the claims again.
+RECORDS = ROOT / "build" / "lab-quick"
+
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+THEORY = next(c for c in CONTRACTS["contracts"] if c["name"] == "Instruments never import theory")
+CHAPTERS = "finitewidth.course._lab.chapters."
+# What both sides are about: algorithms are named by objects that also have their theory, models are trained,
+# and `tune` chooses a network.
+SHARED = (
+    "finitewidth.algorithms._merged",
+    "finitewidth.advice.tuning.advice",
+)
+
+
+def is_theory(module, thing):
+    """Whether a name in a chapter's module comes from the theory, or from another chapter."""
+    home = getattr(thing, "__module__", None) or ""
+    if home.startswith(CHAPTERS):
+        return home != module.__name__
+    return home.startswith(tuple(THEORY["forbidden_modules"])) and not home.startswith(SHARED)
+
+
+def guarded(claim):
+    """The claim with the theory out of reach of its measurement."""
+
+    def measure(setting, key):
+        chapters = [
+            module
+            for name, module in sys.modules.items()
+            if name.startswith("finitewidth.course._lab.chapters.")
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            for module in chapters:
+                for name in [name for name, thing in vars(module).items() if is_theory(module, thing)]:
+                    patch.setattr(module, name, out_of_reach)
+            return claim.measure(setting, key)
+
+    return dataclasses.replace(claim, measure=measure)
+
+
+def out_of_reach(*arguments, **options):
+    raise AssertionError("a measurement asked the theory")
+
+
+def test_the_guard_sees_a_measurement_that_asks_the_theory():
+    claim = lab.claim("criticality-conditions")
+    asking = dataclasses.replace(claim, measure=lambda setting, key: claim.theory(setting))
+    with pytest.raises(AssertionError, match="asked the theory"):
+        run_claim(guarded(asking))
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_claim_holds_and_wrong_theories_fail(id, request):
+    """Each claim is measured once, and compared with right and wrong theories."""
+    if id.startswith(LONG):
+        request.getfixturevalue("optimised")
+    claim = lab.claim(id)
+    outcome = run_claim(guarded(claim))
+    assert not [check for check in outcome.verdict.checks if not check.holds]
+    save(outcome, RECORDS)
+    for what, prediction in claim.mistaken(outcome.problem, outcome.prediction):
+        verdict = claim.verdict(outcome.problem, prediction, outcome.measurement)
+        assert not verdict.holds, f"{what} was not rejected"
+
+
+def test_a_run_of_all_claims_rarely_fails_by_noise_alone():
+    """Of the claims whose records are there: all of them after a run of the whole file."""
+    records = [RECORDS / f"{id}.json" for id in IDS]
+    rates = [json.loads(path.read_text(encoding="utf-8"))["false_alarm"] for path in records if path.exists()]
+    assert sum(rates) <= 0.01
+
+
+def test_every_claim_has_a_wrong_theory():
+    assert not [claim.id for claim in lab.claims() if not claim.wrong]
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_sizes_of_both_scales_are_of_one_kind(id):
+    claim = lab.claim(id)
+    assert type(claim.quick) is type(claim.full)
+    assert dataclasses.asdict(claim.quick) != dataclasses.asdict(claim.full)
+
+
+def test_outcome_depends_on_the_seed_only():
+    claim = lab.claim("linear-critical")
+    first, again, other = (run_claim(claim, seed=seed).measurement["variance"].value for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
