@@ -50,7 +50,7 @@ def exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
 
 
 def module_of(package: str, name: str) -> Any:
-    """A module of a package, whose own modules are found as attributes, too; or what an old name means now."""
+    """A module of a package, whose modules are found as attributes, too; or what an old name means now."""
     full_name = f"{package}.{name}"
     if name.startswith("_") or not importlib.util.find_spec(full_name):
         return moved(package, name)
