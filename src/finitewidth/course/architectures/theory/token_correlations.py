@@ -64,8 +64,8 @@ def token_correlations(
     --------
     >>> import finitewidth as fw
     >>> attention = fw.SelfAttention(64, 8)
-    >>> bare = fw.statistics.token_correlations(attention, 2, tokens=16)
-    >>> kept = fw.statistics.token_correlations(fw.Residual(fw.LayerNorm(), attention), 2, tokens=16)
+    >>> bare = fw.course.architectures.theory.token_correlations(attention, 2, tokens=16)
+    >>> kept = fw.course.architectures.theory.token_correlations(fw.Residual(fw.LayerNorm(), attention), 2, tokens=16)
     >>> bool(bare.difference.value[2] < 1e-4 < 0.3 < kept.difference.value[2])
     True
     """

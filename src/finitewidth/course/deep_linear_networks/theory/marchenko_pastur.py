@@ -28,7 +28,7 @@ class MarchenkoPastur(eqx.Module):
 
     Examples
     --------
-    >>> from finitewidth.statistics import MarchenkoPastur
+    >>> from finitewidth.course.deep_linear_networks.theory import MarchenkoPastur
     >>> law = MarchenkoPastur(0.25)
     >>> law.edges, law.moment(2)
     ((0.25, 2.25), 1.25)

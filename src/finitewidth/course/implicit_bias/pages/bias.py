@@ -324,7 +324,7 @@ def code(state: State) -> str:
 from finitewidth.course.implicit_bias.theory import (
     DiagonalNetwork, descent_limit, least_sum, max_margin, time_to_margin
 )
-from finitewidth.networks import diagonal_flow, separable_flow
+from finitewidth.course.implicit_bias.networks import diagonal_flow, separable_flow
 
 alpha = {state["alpha"]:g}
 x, y = np.array([[{x[0, 0]:.12g}, {x[0, 1]:.12g}]]), np.array([{y[0]:.12g}])

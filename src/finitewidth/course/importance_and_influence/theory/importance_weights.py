@@ -85,7 +85,7 @@ def importance_effect(
     Examples
     --------
     >>> import numpy as np
-    >>> from finitewidth.algorithms import importance_effect
+    >>> from finitewidth.course.importance_and_influence.theory import importance_effect
     >>> x = np.array([[2.0, 1.0], [1.0, -1.0], [-3.0, 0.5], [4.0, 4.0]])
     >>> found = importance_effect(x, np.array([1, 1, -1, 1]), np.array([20.0, 1.0, 1.0, 1.0]))
     >>> found.support.tolist(), round(found.constant, 3), round(found.difference(100.0), 4)

@@ -233,7 +233,7 @@ losses, sharpness = path.outputs**2 * width / 2, edge * path.kernels"""
 losses, sharpness = path.losses, path.sharpness"""
     )
     return f"""import numpy as np
-from finitewidth.algorithms import OnePointNetwork, relu_catapult
+from finitewidth.course.large_learning_rates.theory import OnePointNetwork, relu_catapult
 
 edge, width, steps = {edge:g}, {width}, {steps}
 {theory}

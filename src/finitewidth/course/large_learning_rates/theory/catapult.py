@@ -52,7 +52,7 @@ class OnePointNetwork(eqx.Module):
 
     Examples
     --------
-    >>> from finitewidth.algorithms import OnePointNetwork
+    >>> from finitewidth.course.large_learning_rates.theory import OnePointNetwork
     >>> path = OnePointNetwork.of_width(10_000).descend(eta=3.0, steps=40)
     >>> bool(path.losses.max() > 100 * path.losses[0]), bool(path.losses[-1] < 0.1 * path.losses[0])
     (True, True)

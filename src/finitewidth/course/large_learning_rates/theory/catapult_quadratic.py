@@ -64,7 +64,7 @@ def quadratic_phases(
     Examples
     --------
     >>> import numpy as np, finitewidth as fw
-    >>> from finitewidth.algorithms import quadratic_phases
+    >>> from finitewidth.course.large_learning_rates.theory import quadratic_phases
     >>> swap = np.array([[[0.0, 1.0], [1.0, 0.0]]])                # z = w_1 w_2
     >>> model = fw.QuadraticModel(lambda i: np.zeros((1, 2)), lambda i: swap).at(np.arange(1))
     >>> found = quadratic_phases(model, np.array([[2.0, 0.02]]), np.zeros(1), edges=np.array([1.0, 3.0, 5.0]))

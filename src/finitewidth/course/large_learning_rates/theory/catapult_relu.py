@@ -56,7 +56,7 @@ def relu_catapult(
 
     Examples
     --------
-    >>> from finitewidth.algorithms import relu_catapult
+    >>> from finitewidth.course.large_learning_rates.theory import relu_catapult
     >>> path = relu_catapult(edge=3.0, width=1e6)
     >>> round(float(path.peak), 2), round(float(path.closed[-1]), 2)
     (0.22, 0.11)

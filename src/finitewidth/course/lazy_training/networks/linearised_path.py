@@ -90,7 +90,7 @@ def linearised_path(
     Examples
     --------
     >>> import jax, finitewidth as fw
-    >>> from finitewidth.networks import linearised_path
+    >>> from finitewidth.course.lazy_training.networks import linearised_path
     >>> net = fw.MLP((16,), "tanh")
     >>> x = jax.random.normal(jax.random.key(1), (5, 3))
     >>> start = net.init(jax.random.key(0), 3)

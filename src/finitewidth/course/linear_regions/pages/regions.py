@@ -217,7 +217,7 @@ import numpy as np
 import finitewidth as fw
 from finitewidth.architecture import Affine
 from finitewidth.measure import regions
-from finitewidth.statistics import expected_breakpoints, most_regions
+from finitewidth.course.linear_regions.theory import expected_breakpoints, most_regions
 
 net = fw.MLP(({width},) * {depth}, "relu", C_b={C_b:g}, C_W={C_W:g})
 rng, sizes = np.random.default_rng({seed}), (2, *({width},) * {depth}, 1)

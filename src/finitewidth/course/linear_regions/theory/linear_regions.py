@@ -41,7 +41,7 @@ def hyperplane_cells(hyperplanes: int, dimensions: int, *, central: bool = False
 
     Examples
     --------
-    >>> from finitewidth.statistics import hyperplane_cells
+    >>> from finitewidth.course.linear_regions.theory import hyperplane_cells
     >>> hyperplane_cells(6, 2), hyperplane_cells(6, 2, central=True)
     (22, 12)
     """
@@ -127,7 +127,7 @@ def expected_breakpoints(
     Examples
     --------
     >>> import jax, finitewidth as fw
-    >>> from finitewidth.statistics import expected_breakpoints
+    >>> from finitewidth.course.linear_regions.theory import expected_breakpoints
     >>> net = fw.MLP(hidden=(4, 4), activation="relu", C_b=0.5, C_W=2.0)
     >>> expected_breakpoints(net, [-1.0], [2.0], key=jax.random.key(0)).value.round(1).tolist()
     [3.1, 2.6]

@@ -49,7 +49,7 @@ class NeuronPopulation(eqx.Module):
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from finitewidth.algorithms import neuron_population
+    >>> from finitewidth.course.mean_field.theory import neuron_population
     >>> x = np.linspace(-1, 1, 8)[:, None]
     >>> start = neuron_population(jax.random.normal(jax.random.key(0), (50, 3)), "tanh")
     >>> path = start.descend(x, np.sin(3 * x[:, 0]), tau=0.2, steps=500)

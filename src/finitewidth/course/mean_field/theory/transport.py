@@ -43,7 +43,7 @@ def wasserstein(first: Float[AnyArray, "m k"], second: Float[AnyArray, "m k"]) -
     Examples
     --------
     >>> import numpy as np
-    >>> from finitewidth.algorithms import wasserstein
+    >>> from finitewidth.course.mean_field.theory import wasserstein
     >>> wasserstein(np.array([[0.0], [1.0]]), np.array([[1.5], [0.0]])).partner.tolist()
     [1, 0]
     """

@@ -42,7 +42,7 @@ def rescale(params: PyTree, factors: PyTree) -> PyTree:
     Examples
     --------
     >>> import jax, finitewidth as fw
-    >>> from finitewidth.networks import rescale
+    >>> from finitewidth.course.optimiser_geometry.networks import rescale
     >>> net = fw.MLP((8,), "relu", C_b=0.0, C_W=2.0)
     >>> params, x = net.init(jax.random.key(0), 3), jax.numpy.ones((1, 3))
     >>> same = rescale(params, (5.0, 0.2))      # all of layer 1, all of layer 2; the biases are zero
@@ -93,7 +93,7 @@ def train_rescaled(
         The learning-rate tensor of the first network; by default the network's own, and one for functions.
     rate_factors
         What the twin's rates are multiplied by: one number, or a tree as for `factors`. With
-        `finitewidth.algorithms.equivariant_rates` of the factors both stay the same function.
+        `finitewidth.course.optimiser_geometry.theory.equivariant_rates` of the factors both stay the same function.
     """
     check_whole("steps", steps)
     twin = rescale(params, factors)

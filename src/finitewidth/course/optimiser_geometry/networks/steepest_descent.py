@@ -21,7 +21,7 @@ def layer_norms(params: PyTree, matrix: str = "spectral", other: str = "linf") -
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from finitewidth.networks import layer_norms
+    >>> from finitewidth.course.optimiser_geometry.networks import layer_norms
     >>> layer_norms({"weight": jnp.ones((3, 2)), "bias": jnp.ones(3)})
     {'bias': 'linf', 'weight': 'spectral'}
     """
@@ -63,7 +63,7 @@ def steepest_descent(
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from finitewidth.networks import steepest_descent
+    >>> from finitewidth.course.optimiser_geometry.networks import steepest_descent
     >>> optimiser = steepest_descent(0.1, "spectral")
     >>> g = jnp.array([[3.0, 0.0], [0.0, -0.5]])
     >>> jnp.diag(optimiser.update(g, optimiser.init(g))[0]).round(6)

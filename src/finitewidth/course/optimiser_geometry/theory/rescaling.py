@@ -31,7 +31,7 @@ def equivariant_rates(factors: PyTree, geometry: str = "gradient") -> PyTree:
 
     Examples
     --------
-    >>> from finitewidth.algorithms import equivariant_rates
+    >>> from finitewidth.course.optimiser_geometry.theory import equivariant_rates
     >>> equivariant_rates({"in": 5.0, "out": 0.2}, "gradient")
     {'in': 25.0, 'out': 0.04000000000000001}
     >>> equivariant_rates({"in": 5.0, "out": 0.2}, "entrywise")

@@ -54,7 +54,7 @@ def steepest_step(
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from finitewidth.algorithms import steepest_step
+    >>> from finitewidth.course.optimiser_geometry.theory import steepest_step
     >>> found = steepest_step(jnp.array([3.0, -1.0]), "linf", a=0.5)
     >>> found.step, float(found.value)
     (Array([-2.,  2.], dtype=float64), -4.0)

@@ -70,7 +70,7 @@ def jacobian_moments(net: Layer, n_in: int, weights: WeightLaw = "gaussian") -> 
     Examples
     --------
     >>> import finitewidth as fw
-    >>> from finitewidth.statistics import jacobian_moments
+    >>> from finitewidth.course.path_counting.theory import jacobian_moments
     >>> moments = jacobian_moments(fw.MLP((6, 5, 7), "relu"), n_in=4)
     >>> moments.entry_second, moments.entry_fourth      # 2/n_0 and 12/n_0^2 prod (1 + 5/n)
     (Fraction(1, 2), Fraction(33, 7))

@@ -48,7 +48,7 @@ def batch_factors(batch_size: int, points: int, sampling: str = "without replace
 
     Examples
     --------
-    >>> from finitewidth.algorithms import batch_factors
+    >>> from finitewidth.course.stochastic_gradients.theory import batch_factors
     >>> [round(batch_factors(50, 100, how).own, 4) for how in ("without replacement", "with replacement")]
     [0.0101, 0.02]
     """

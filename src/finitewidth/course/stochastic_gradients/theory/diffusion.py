@@ -61,7 +61,7 @@ def ito_density(
     Examples
     --------
     >>> import numpy as np
-    >>> from finitewidth.algorithms import ito_density
+    >>> from finitewidth.course.stochastic_gradients.theory import ito_density
     >>> p = ito_density(lambda x: 0 * x, lambda x: np.where(x < 0, 1.0, 2.0), 0.1, -1, 1)
     >>> round(p.probability(p.points < 0), 6)
     0.8
@@ -133,7 +133,7 @@ def ring_walk(steps: AnyArray) -> Float[np.ndarray, " sites"]:
     Examples
     --------
     >>> import numpy as np
-    >>> from finitewidth.algorithms import ring_walk
+    >>> from finitewidth.course.stochastic_gradients.theory import ring_walk
     >>> float(ring_walk(np.repeat([1, 2], 20))[:20].sum().round(6)), round(40 / 51, 6)
     (0.784314, 0.784314)
     """

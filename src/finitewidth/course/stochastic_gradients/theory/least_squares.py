@@ -82,7 +82,7 @@ def least_squares_steady_state(
     Examples
     --------
     >>> import numpy as np
-    >>> from finitewidth.algorithms import least_squares_steady_state
+    >>> from finitewidth.course.stochastic_gradients.theory import least_squares_steady_state
     >>> x = np.random.default_rng(0).normal(size=(100, 3))
     >>> state = least_squares_steady_state(x, np.sign(x[:, 0]), batch_size=10, eta=0.1)
     >>> bool(np.isclose(state.dissipation, 0.05 * np.trace(state.gradient_moment)))

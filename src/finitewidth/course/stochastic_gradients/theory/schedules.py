@@ -58,7 +58,7 @@ def noisy_descent(
     Examples
     --------
     >>> import numpy as np
-    >>> from finitewidth.algorithms import noisy_descent
+    >>> from finitewidth.course.stochastic_gradients.theory import noisy_descent
     >>> noisy_descent(2.0, 1.3, np.full(200, 0.1)).variance[-1].round(6)
     np.float64(0.046944)
     """

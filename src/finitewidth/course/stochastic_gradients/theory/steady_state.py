@@ -47,7 +47,7 @@ def steady_covariance(
     Examples
     --------
     >>> import numpy as np
-    >>> from finitewidth.algorithms import steady_covariance
+    >>> from finitewidth.course.stochastic_gradients.theory import steady_covariance
     >>> steady_covariance(np.array([[2.0]]), np.array([[1.69]]), 0.1).round(6)
     array([[0.046944]])
     """
