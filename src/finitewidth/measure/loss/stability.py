@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from matfree.decomp import tridiag_sym
 
 from finitewidth._base.checks import check_positive, check_whole, is_number
+from finitewidth._base.follow import Moving, follow
 from finitewidth._base.foreign import is_torch
 
 # Products with the Hessian in one round of Lanczos' method, rounds at most, and the error that ends them,
@@ -198,9 +199,18 @@ def edge_of_stability(
     value = jax.eval_shape(loss, params)
     if getattr(value, "shape", None) != ():
         raise ValueError(f"loss must return one number, got shape {getattr(value, 'shape', None)}.")
-    method = _Method(loss, optimizer, float(momentum), steps // every, every)
-    end, records = _run(method, params, 1.0 if rates is None else rates, jnp.asarray(float(learning_rate)))
-    return _result(records, every, learning_rate, limit, end)
+    start, unravel = ravel_pytree(params)
+    tensor = jax.tree.map(
+        lambda p, rate: jnp.broadcast_to(rate, p.shape),
+        params,
+        jax.tree.broadcast(1.0 if rates is None else rates, params),
+    )
+    eta = jnp.asarray(float(learning_rate), start.dtype)
+    moving = _Sharp(
+        loss, params, ravel_pytree(tensor)[0].astype(start.dtype), eta, optimizer, float(momentum)
+    )
+    path = follow(moving, steps=steps - steps % every, every=every)
+    return _result(path.seen, every, learning_rate, limit, unravel(path.end.at))
 
 
 def _result(
@@ -221,59 +231,58 @@ def _rule(optimizer: str, momentum: float | int) -> Rule:
     return _RULES[optimizer]
 
 
-class _Method(NamedTuple):
-    """What decides about the program of a run."""
+class _Place(NamedTuple):
+    """Where training is: parameters, the memory of the optimiser, and the last eigenvector found."""
 
-    loss: Callable[[Any], Array]
-    optimizer: str
-    momentum: float
-    records: int
-    every: int
+    at: Array
+    memory: Any
+    vector: Array
 
-    def scales(self, memory: Any, gradient: Array, rates: Array) -> Array:
+
+class _Sharp(Moving):
+    """Training in full batches; a look at the sharpness starts from the eigenvector of the last one."""
+
+    function: Callable[[Any], Array]
+    params: PyTree
+    rates: Array
+    eta: Array
+    optimizer: str = eqx.field(static=True)
+    momentum: float = eqx.field(static=True)
+
+    @property
+    def directions(self) -> optax.GradientTransformation:
+        return _RULES[self.optimizer].directions(self.momentum)
+
+    def loss(self, at: Array) -> Array:
+        return self.function(ravel_pytree(self.params)[1](at))
+
+    def begin(self, own: None) -> _Place:
+        at = ravel_pytree(self.params)[0]
+        return _Place(at, self.directions.init(at), jnp.cos(jnp.arange(1.0, at.size + 1)).astype(at.dtype))
+
+    def step(self, state: _Place, t: Array, own: None) -> _Place:
+        directions, memory = self.directions.update(jax.grad(self.loss)(state.at), state.memory, state.at)
+        return _Place(state.at - self.eta * self.rates * jnp.asarray(directions), memory, state.vector)
+
+    def look(self, state: _Place, own: None) -> tuple[Array, Array, Array]:
+        return self.record(state, own)[1]
+
+    def record(self, state: _Place, own: None) -> tuple[_Place, tuple[Array, Array, Array]]:
+        gradient = jax.grad(self.loss)
+        scales = self.scales(state.memory, gradient(state.at))
+        product = jax.linearize(gradient, state.at)[1]
+        top, error, vector = _largest(lambda v: scales * product(scales * v), state.vector)
+        value = self.loss(state.at)
+        top, error = (jnp.where(jnp.isfinite(value), part, jnp.nan) for part in (top, error))
+        return state._replace(vector=vector), (value, top, error)
+
+    def scales(self, memory: Any, gradient: Array) -> Array:
         """Roots of what gradients are multiplied by beside eta: rates, and Adam's 1/P."""
         if self.optimizer != "adam":
-            return jnp.sqrt(rates)
+            return jnp.sqrt(self.rates)
         seen = jnp.maximum(memory.count, 1)
         squares = jnp.where(memory.count > 0, memory.nu / (1 - _SECOND_DECAY**seen), gradient**2)
-        return jnp.sqrt(rates / (jnp.sqrt(squares) + _EPSILON))
-
-
-@eqx.filter_jit
-def _run(method: _Method, params: PyTree, rates: PyTree, eta: Array):
-    start, unravel = ravel_pytree(params)
-    rates = jax.tree.map(
-        lambda p, rate: jnp.broadcast_to(rate, p.shape), params, jax.tree.broadcast(rates, params)
-    )
-    rates, eta = ravel_pytree(rates)[0].astype(start.dtype), eta.astype(start.dtype)
-    optimizer = _RULES[method.optimizer].directions(method.momentum)
-    loss = lambda at: method.loss(unravel(at))
-    gradient = jax.grad(loss)
-
-    def step(state, _):
-        at, memory = state
-        directions, memory = optimizer.update(gradient(at), memory, at)
-        return (at - eta * rates * jnp.asarray(directions), memory), None
-
-    def record(state, vector):
-        at, memory = state
-        scales = method.scales(memory, gradient(at), rates)
-        product = jax.linearize(gradient, at)[1]
-        top, error, vector = _largest(lambda v: scales * product(scales * v), vector)
-        value = loss(at)
-        return vector, (value, *(jnp.where(jnp.isfinite(value), part, jnp.nan) for part in (top, error)))
-
-    def stretch(carry, _):
-        state, vector, _ = carry
-        vector, seen = record(state, vector)
-        after, _ = lax.scan(step, state, None, length=method.every)
-        return (after, vector, state[0]), seen
-
-    # A record comes before its steps, so that the program holds one of each; the last steps are left out.
-    vector = jnp.cos(jnp.arange(1.0, start.size + 1)).astype(start.dtype)
-    carry = (start, optimizer.init(start)), vector, start
-    (_, _, end), seen = lax.scan(stretch, carry, None, length=method.records + 1)
-    return unravel(end), seen
+        return jnp.sqrt(self.rates / (jnp.sqrt(squares) + _EPSILON))
 
 
 def _largest(product: Callable[[Array], Array], start: Array) -> tuple[Array, Array, Array]:

@@ -39,7 +39,8 @@ def drawn_token_correlations(
     --------
     >>> import jax, finitewidth as fw
     >>> block = fw.Residual(fw.LayerNorm(), fw.SelfAttention(32, 8))
-    >>> found = fw.course.architectures.networks.drawn_token_correlations(block, 3, 5, key=jax.random.key(0), draws=4)
+    >>> from finitewidth.course.architectures.networks import drawn_token_correlations
+    >>> found = drawn_token_correlations(block, 3, 5, key=jax.random.key(0), draws=4)
     >>> found.difference.value.shape
     (4,)
     """

@@ -63,9 +63,10 @@ def token_correlations(
     Examples
     --------
     >>> import finitewidth as fw
+    >>> from finitewidth.course.architectures.theory import token_correlations
     >>> attention = fw.SelfAttention(64, 8)
-    >>> bare = fw.course.architectures.theory.token_correlations(attention, 2, tokens=16)
-    >>> kept = fw.course.architectures.theory.token_correlations(fw.Residual(fw.LayerNorm(), attention), 2, tokens=16)
+    >>> bare = token_correlations(attention, 2, tokens=16)
+    >>> kept = token_correlations(fw.Residual(fw.LayerNorm(), attention), 2, tokens=16)
     >>> bool(bare.difference.value[2] < 1e-4 < 0.3 < kept.difference.value[2])
     True
     """

@@ -9,17 +9,16 @@ models by rate times the squared margin over the largest $|x_i|^2$.
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 from scipy.integrate import solve_ivp
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import as_numbers, check_positive, check_whole
+from finitewidth._base.follow import Moving, follow
 
 _EARLY, _ACCURACY = np.log(1e-12), 1e-10
 # Beyond it e^m has no place in 64 bits.
@@ -123,39 +122,47 @@ def train_to_margin(
             f"rate={rate:.3g} is not below 2, where descent on the logarithm of the loss diverges."
         )
     apply = getattr(model, "apply", model)
-    flat, unravel = ravel_pytree(params)
     signs = jnp.asarray(as_signs(y))
     x = jnp.asarray(x)
     if jnp.size(apply(params, x)) != len(signs):
         raise ValueError(f"the model must have one output for each of the {len(signs)} points.")
     every = max(1, -(-steps // records))
-    end, kept = _descended(
-        lambda w: signs * apply(unravel(w), x).ravel(), flat, rate, every, -(-steps // every)
-    )
-    margins, norms, losses, times = (np.asarray(part) for part in kept)
+    moving = _TowardsMargin(apply, params, x, signs, jnp.asarray(rate))
+    path = follow(moving, steps=-(-steps // every) * every, every=every)
+    margins, norms, losses, times = (part[1:] for part in path.seen)
     if not np.isfinite(margins).all():
         raise ValueError(f"rate={rate:.3g} is beyond stability: the weights are no longer finite. Lower it.")
-    return MarginTraining(unravel(end), margins, norms, losses, times)
+    return MarginTraining(ravel_pytree(params)[1](path.end[0]), margins, norms, losses, times)
 
 
-@eqx.filter_jit
-def _descended(margins: Callable[[Array], Array], w: Array, rate: float, every: int, records: int):
-    def step(state, _):
+class _TowardsMargin(Moving):
+    """Steps on the logarithm of the loss, as long as the gradients of the outputs allow."""
+
+    apply: Callable[[PyTree, Array], Array]
+    params: PyTree
+    x: Array
+    signs: Array
+    rate: Array
+
+    def margins(self, w: Array) -> Array:
+        return self.signs * self.apply(ravel_pytree(self.params)[1](w), self.x).ravel()
+
+    def begin(self, own: None) -> tuple[Array, Array]:
+        return ravel_pytree(self.params)[0], jnp.asarray(-jnp.inf)
+
+    def step(self, state: tuple[Array, Array], t: Array, own: None) -> tuple[Array, Array]:
         w, log_time = state
-        m, back = jax.vjp(margins, w)
+        m, back = jax.vjp(self.margins, w)
         gradients = jax.vmap(lambda unit: back(unit)[0])(jnp.eye(len(m)))
-        size = rate / jnp.sum(gradients**2, axis=1).max()
+        size = self.rate / jnp.sum(gradients**2, axis=1).max()
         # A step of this size on log L is one of size / L on L.
         log_time = jnp.logaddexp(log_time, jnp.log(size) - jax.nn.logsumexp(-m))
-        return (w + size * jax.nn.softmax(-m) @ gradients, log_time), None
+        return w + size * jax.nn.softmax(-m) @ gradients, log_time
 
-    def record(state, _):
-        state, _ = lax.scan(step, state, None, length=every)
-        m = margins(state[0])
-        return state, (m.min(), jnp.linalg.norm(state[0]), jax.nn.logsumexp(-m), state[1])
-
-    (w, _), kept = lax.scan(record, (w, jnp.asarray(-jnp.inf)), None, length=records)
-    return w, kept
+    def look(self, state: tuple[Array, Array], own: None) -> tuple[Array, ...]:
+        w, log_time = state
+        m = self.margins(w)
+        return m.min(), jnp.linalg.norm(w), jax.nn.logsumexp(-m), log_time
 
 
 def as_signs(y: Any) -> Float[np.ndarray, " train"]:

@@ -2,21 +2,22 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 from scipy.integrate import solve_ivp
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import check_positive
+from finitewidth._base.follow import follow
 from finitewidth.architecture.layer import Layer
 from finitewidth.networks.losses import as_labels, as_loss
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments
-from finitewidth.networks.training.training import DivergenceError, check_lengths, record_times
+from finitewidth.networks.training.descent import Descent, Weights
+from finitewidth.networks.training.optimizers import Optimizer, as_optimizer
+from finitewidth.networks.training.training import DivergenceError, check_lengths
 
 _MOST_NEWTON_STEPS = 5000
 
@@ -175,53 +176,37 @@ def train_weighted(
         check_positive("weight_decay", weight_decay)
     every = check_lengths(steps, record_every)
     pair = jnp.asarray(np.stack([given / given.mean(), np.ones(len(x))]), outputs.dtype)
-    seen = _train_pair(
-        model, params, x, y, pair, x_test, optimizer, jnp.asarray(weight_decay), steps // every, every
-    )
-    tests, errors = (np.asarray(part) for part in seen)
+    stepper = as_optimizer(optimizer, None, model, params, x.shape[1:], 1.0)
+    moving = _Weighted(model, params, stepper, x, y, x_test, jnp.asarray(weight_decay))
+    path = follow(moving, steps=steps - steps % every, every=every, copies=pair)
+    tests, errors = path.seen
     if not np.isfinite(tests).all():
         raise DivergenceError("training diverged: use a smaller learning rate in the optimizer.")
     probability = 0.5 * (1 + np.tanh(tests / 2))
     return WeightedTraining(
-        record_times(steps - steps % every, every),
-        np.mean((tests[:, 0] > 0) != (tests[:, 1] > 0), axis=1),
-        np.mean(np.abs(probability[:, 0] - probability[:, 1]), axis=1),
-        errors,
+        path.times,
+        np.mean((tests[0] > 0) != (tests[1] > 0), axis=1),
+        np.mean(np.abs(probability[0] - probability[1]), axis=1),
+        errors.T,
     )
 
 
-@eqx.filter_jit
-def _train_pair(
-    model: Model,
-    params: PyTree,
-    x: Array,
-    y: Array,
-    pair: Array,
-    x_test: Array,
-    optimizer: optax.GradientTransformation,
-    decay: Array,
-    records: int,
-    every: int,
-):
-    def loss(p: PyTree, weights: Array) -> Array:
-        fit = jnp.mean(weights * jax.nn.softplus(-y * model(p, x))[:, 0])
-        return fit + decay / 2 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(p))
+class _Weighted(Descent):
+    """Logistic loss with weights of the points, which each copy has for itself, and weight decay."""
 
-    def step(state, _):
-        p, memory = state
-        gradients = jax.vmap(jax.grad(loss))(p, pair)
-        moves, memory = jax.vmap(optimizer.update)(gradients, memory, p)
-        return (optax.apply_updates(p, moves), memory), None
+    model: Model
+    params: PyTree
+    optimizer: Optimizer
+    x: Array
+    y: Array
+    x_test: Array
+    decay: Array
 
-    def look(p: PyTree) -> tuple[Array, Array]:
-        test = jax.vmap(lambda q: model(q, x_test)[:, 0])(p)
-        wrong = jax.vmap(lambda q: jnp.mean(y * model(q, x) <= 0))(p)
-        return test, wrong
+    def loss(self, params: PyTree, own: Array, drawn: None) -> Float[Array, ""]:
+        fit = jnp.mean(own * jax.nn.softplus(-self.y * self.model(params, self.x))[:, 0])
+        return fit + self.decay / 2 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
 
-    def stretch(state, _):
-        state, _ = lax.scan(step, state, None, length=every)
-        return state, look(state[0])
-
-    both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), params)
-    _, seen = lax.scan(stretch, (both, jax.vmap(optimizer.init)(both)), None, length=records)
-    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), look(both), seen)
+    def look(self, state: Weights, own: Array) -> tuple[Array, Array]:
+        """Outputs at the test points, and the share of training points on the wrong side."""
+        wrong = jnp.mean(self.y * self.model(state.params, self.x) <= 0)
+        return self.model(state.params, self.x_test)[:, 0], wrong

@@ -18,6 +18,9 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import check_whole
+from finitewidth._base.follow import follow
+from finitewidth.networks.training.descent import Descent, Weights, gradient_descent
+from finitewidth.networks.training.optimizers import Optimizer
 
 # A loss that has risen by less is rounded, not raised.
 _RISE = 1e-6
@@ -97,7 +100,7 @@ def training_phases(
     Examples
     --------
     >>> import jax, jax.numpy as jnp, finitewidth as fw
-    >>> from finitewidth.measure import training_phases
+    >>> from finitewidth.course.large_learning_rates.networks import training_phases
     >>> net = fw.MLP((256,), "linear", parametrisation="ntk")
     >>> x, y = jnp.array([[1.0, 1.0]]), jnp.array([[0.0]])
     >>> params, rates = net.init(jax.random.key(0), 2), net.learning_rates(2)
@@ -115,37 +118,46 @@ def training_phases(
     y = jnp.asarray(y, float)
     if shape != y.shape:
         raise ValueError(f"y has shape {y.shape}; the outputs have shape {shape}.")
-    tensor = 1.0 if rates is None else rates
-    kernel, losses, sharpness = _train(outputs, params, y, jnp.asarray(edges), steps, tensor)
-    return TrainingPhases(edges, float(kernel), *(np.asarray(part) for part in (losses, sharpness)))
+    rates = jax.tree.broadcast(1.0 if rates is None else rates, params)
+    kernel = _largest(outputs, jax.tree.map(lambda p: p[None], params), rates)[0]
+    etas = jnp.asarray(edges) / kernel
+    moving = _AtStep(outputs, params, y, gradient_descent(params, 0.0, rates))
+    path = follow(moving, steps=steps, copies=etas, together=False)
+    ends = _largest(outputs, path.end.params, rates)
+    return TrainingPhases(edges, float(kernel), path.seen, np.asarray(etas * ends))
+
+
+class _AtStep(Descent):
+    """Half the sum of squared errors; each copy has a step of its own."""
+
+    outputs: Callable[[Any], Array]
+    params: PyTree
+    y: Array
+    optimizer: Optimizer
+
+    def stepping(self, own: Array) -> Optimizer:
+        return self.optimizer._replace(eta=own)
+
+    def loss(self, params: PyTree, own: Array, drawn: None) -> Float[Array, ""]:
+        return 0.5 * jnp.sum((self.outputs(params) - self.y) ** 2)
+
+    def look(self, state: Weights, own: Array) -> Float[Array, ""]:
+        return self.loss(state.params, own, None)
 
 
 @eqx.filter_jit
-def _train(outputs: Callable, params: PyTree, y: Array, edges: Array, steps: int, rates: PyTree):
-    start, unravel = ravel_pytree(params)
-    rates = jax.tree.map(lambda p, r: jnp.broadcast_to(r, p.shape), params, jax.tree.broadcast(rates, params))
-    rates = ravel_pytree(rates)[0].astype(start.dtype)
+def _largest(outputs: Callable[[Any], Array], places: PyTree, rates: PyTree) -> Float[Array, " places"]:
+    """The largest eigenvalue of the tangent kernel at every place in parameter space."""
 
-    def largest(at: Array) -> Array:
-        """The largest eigenvalue of the tangent kernel."""
-        _, pull = jax.vjp(lambda q: outputs(unravel(q)).ravel(), at)
-        jacobian = jax.vmap(lambda u: pull(u)[0])(jnp.eye(y.size, dtype=start.dtype))
-        kernel = (jacobian * rates) @ jacobian.T
+    def one(params: PyTree) -> Array:
+        at, unravel = ravel_pytree(params)
+        full = jax.tree.map(lambda p, r: jnp.broadcast_to(r, p.shape), params, rates)
+        tensor = ravel_pytree(full)[0].astype(at.dtype)
+        z, pull = jax.vjp(lambda q: outputs(unravel(q)).ravel(), at)
+        jacobian = jax.vmap(lambda u: pull(u)[0])(jnp.eye(z.size, dtype=at.dtype))
+        kernel = (jacobian * tensor) @ jacobian.T
         # Training that has run away leaves no numbers, and eigenvalues of those would end the program.
         finite = jnp.isfinite(kernel).all()
         return jnp.where(finite, jnp.linalg.eigvalsh(jnp.where(finite, kernel, 0.0))[-1], jnp.nan)
 
-    def loss(at: Array) -> Array:
-        return 0.5 * jnp.sum((outputs(unravel(at)) - y) ** 2)
-
-    first = largest(start)
-
-    def one(edge: Array):
-        def step(at: Array, _):
-            value, gradient = jax.value_and_grad(loss)(at)
-            return at - edge / first * rates * gradient, value
-
-        end, values = lax.scan(step, start, None, length=steps)
-        return jnp.append(values, loss(end)), edge / first * largest(end)
-
-    return first, *lax.map(one, edges)
+    return lax.map(one, places)

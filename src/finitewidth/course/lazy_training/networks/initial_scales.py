@@ -11,8 +11,11 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from finitewidth._base.checks import as_targets, check_key, check_positive, check_whole
+from finitewidth._base.follow import follow
 from finitewidth.architecture.layer import Layer
 from finitewidth.networks.models import Apply, Model, as_model, as_points, check_arguments, rate_tree
+from finitewidth.networks.training.descent import Descent, Weights, gradient_descent
+from finitewidth.networks.training.optimizers import Optimizer
 from finitewidth.networks.training.training import DivergenceError
 
 
@@ -118,34 +121,64 @@ def train_at_scales(
         for labels, points, name in ((task.y, x, "y"), (task.y_test, x_test, "y_test"))
     )
     tensor = rate_tree(model, params, x.shape[1:], rates, "gradient")
-    found = _sweep(model, params, x, y, x_test, y_test, tensor, jnp.asarray(factors, x.dtype), edge, steps)
-    train_losses, test_losses, motion = (np.asarray(part) for part in found)
+    x, x_test, y, y_test = (jnp.asarray(part) for part in (x, x_test, y, y_test))
+    numbers = jnp.asarray(factors, x.dtype)
+    widest = _largest(model, _times(params, numbers), x, y, tensor)
+    eta = edge / jnp.maximum(widest, _largest(model, _times(params, jnp.ones(1, x.dtype)), x, y, tensor))
+    moving = _FromScale(model, params, gradient_descent(params, 0.0, tensor), x, y, x_test, y_test)
+    # The mean over outputs, too, is part of the loss but not of the kernel.
+    path = follow(moving, steps=steps, every=steps, copies=(numbers, eta * y.shape[1]))
+    train_losses, test_losses, motion = (part[:, -1] for part in path.seen)
     if not np.isfinite(train_losses).all():
         scale = factors[~np.isfinite(train_losses)][0]
         raise DivergenceError(f"training from scale {scale:g} diverged: use an edge below {edge:g}.")
     return ScaleSweep(factors, train_losses, test_losses, motion)
 
 
-@eqx.filter_jit
-def _sweep(
-    model: Model,
-    params: PyTree,
-    x: Array,
-    y: Array,
-    x_test: Array,
-    y_test: Array,
-    rates: PyTree,
-    scales: Array,
-    edge: float,
-    steps: int,
-):
-    def times(scale: Array) -> PyTree:
-        return jax.tree.map(lambda leaf: scale * leaf, params)
+class _FromScale(Descent):
+    """Half the mean square error of what is added to the start; each copy has a scale and a step."""
 
-    def largest(at: PyTree) -> Array:
-        """Largest eigenvalue of the mean of J J^T, by powers of the smaller product."""
-        push = jax.linearize(lambda p: model(p, x), at)[1]
-        pull = jax.linear_transpose(push, at)
+    model: Model
+    params: PyTree
+    optimizer: Optimizer
+    x: Array
+    y: Array
+    x_test: Array
+    y_test: Array
+
+    def start(self, own: tuple[Array, Array]) -> PyTree:
+        return jax.tree.map(lambda leaf: own[0] * leaf, self.params)
+
+    def stepping(self, own: tuple[Array, Array]) -> Optimizer:
+        return self.optimizer._replace(eta=own[1])
+
+    def loss(self, params: PyTree, own: tuple[Array, Array], drawn: None) -> Float[Array, ""]:
+        return self.error(params, own, self.x, self.y)
+
+    def error(self, params: PyTree, own: tuple[Array, Array], x: Array, y: Array) -> Float[Array, ""]:
+        return jnp.mean((self.model(params, x) - self.model(self.start(own), x) - y) ** 2) / 2
+
+    def look(self, state: Weights, own: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+        start = self.start(own)
+        moved, size = (
+            sum(jnp.sum(a**2) for a in jax.tree.leaves(tree))
+            for tree in (jax.tree.map(jnp.subtract, state.params, start), start)
+        )
+        test = self.error(state.params, own, self.x_test, self.y_test)
+        return self.loss(state.params, own, None), test, jnp.sqrt(moved / size)
+
+
+def _times(params: PyTree, scales: Float[Array, " scales"]) -> PyTree:
+    return jax.tree.map(lambda leaf: scales.reshape(-1, *(1,) * leaf.ndim) * leaf, params)
+
+
+@eqx.filter_jit
+def _largest(model: Model, starts: PyTree, x: Array, y: Array, rates: PyTree) -> Float[Array, " scales"]:
+    """Largest eigenvalue of the mean of J J^T at each start, by powers of the smaller product."""
+
+    def one(start: PyTree) -> Array:
+        push = jax.linearize(lambda p: model(p, x), start)[1]
+        pull = jax.linear_transpose(push, start)
 
         def power(v: Array, _):
             v = push(jax.tree.map(jnp.multiply, rates, pull(v)[0])) / len(x)
@@ -154,29 +187,4 @@ def _sweep(
 
         return lax.scan(power, jnp.ones_like(y) / jnp.sqrt(y.size), None, length=30)[1][-1]
 
-    def one(scale: Array):
-        start = times(scale)
-        eta = edge / jnp.maximum(largest(start), largest(times(jnp.ones_like(scale))))
-
-        def outputs(p: PyTree, at: Array) -> Array:
-            return model(p, at) - model(start, at)
-
-        origin = model(start, x)
-
-        def loss(p: PyTree) -> Array:
-            return jnp.mean((model(p, x) - origin - y) ** 2) / 2
-
-        def step(p: PyTree, _):
-            # The mean over outputs, too, is part of the loss but not of the kernel.
-            moved = lambda leaf, rate, g: leaf - eta * y.shape[1] * rate * g
-            return jax.tree.map(moved, p, rates, jax.grad(loss)(p)), None
-
-        end = lax.scan(step, start, None, length=steps)[0]
-        squares = [
-            sum(jnp.sum(a**2) for a in jax.tree.leaves(tree))
-            for tree in (jax.tree.map(jnp.subtract, end, start), start)
-        ]
-        test = jnp.mean((outputs(end, x_test) - y_test) ** 2) / 2
-        return loss(end), test, jnp.sqrt(squares[0] / squares[1])
-
-    return jax.vmap(one)(scales)
+    return jax.vmap(one)(starts)

@@ -5,20 +5,21 @@ h-y|^2/(2\alpha^2)$, half a sum of squares: outputs then move at one speed for e
 linearised model $\bar h$ is the tangent at $w_0$ and is trained along with the same steps.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from finitewidth._base.checks import as_targets, check_positive
+from finitewidth._base.follow import Moving, follow
 from finitewidth.architecture.layer import Layer
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments, rate_tree
-from finitewidth.networks.training.training import DivergenceError, check_lengths, record_times
+from finitewidth.networks.training.training import DivergenceError, check_lengths
 
 
 class LinearisedPath(NamedTuple):
@@ -111,75 +112,74 @@ def linearised_path(
     every = check_lengths(steps, record_every)
     tensor = rate_tree(model, params, x.shape[1:], rates, "gradient")
     numbers = jnp.asarray(learning_rate, dtype), jnp.asarray(scale, dtype)
-    seen, changes = _paths(
-        model, params, x, y, tensor, *numbers, centred, steps // every, every, steps % every
-    )
-    losses, motion, weight_gap, output_gap = (np.asarray(part) for part in seen)
+    moving = _BesideTangent(model, params, x, y, tensor, *numbers, centred)
+    path = follow(moving, steps=steps, every=every)
+    losses, motion, weight_gap, output_gap = path.seen
     if not np.isfinite(losses).all():
         raise DivergenceError(
             f"training diverged with learning_rate={learning_rate:.4g}: use one below 2/lambda_max of the "
             "tangent kernel."
         )
-    return LinearisedPath(
-        record_times(steps, every), losses, motion, weight_gap, output_gap, *(float(c) for c in changes)
-    )
+    changes = _changes(moving, path.end[0])
+    return LinearisedPath(path.times, losses, motion, weight_gap, output_gap, *(float(c) for c in changes))
+
+
+class _BesideTangent(Moving):
+    """Weights of the network and of its linearisation, in a row; both descend by the same steps."""
+
+    model: Model
+    params: PyTree
+    x: Array
+    y: Array
+    rates: PyTree
+    eta: Array
+    scale: Array
+    centred: bool = eqx.field(static=True)
+
+    def begin(self, own: None) -> tuple[Array, Array]:
+        start = ravel_pytree(self.params)[0]
+        return start, start
+
+    @property
+    def tensor(self) -> Array:
+        full = jax.tree.map(lambda p, r: jnp.broadcast_to(r, p.shape), self.params, self.rates)
+        return ravel_pytree(full)[0]
+
+    def outputs(self, w: Array) -> Array:
+        z = self.model(ravel_pytree(self.params)[1](w), self.x)
+        return self.scale * (z - self.model(self.params, self.x) if self.centred else z)
+
+    def step(self, state: tuple[Array, Array], t: Array, own: None) -> tuple[Array, Array]:
+        w, bar = state
+        z, back = jax.vjp(self.outputs, w)
+        z_bar, back_bar = self.tangent(bar)
+        moves = back((z - self.y) / self.scale**2)[0], back_bar((z_bar - self.y) / self.scale**2)[0]
+        eta, rates = self.eta, self.tensor
+        return w - eta * rates * moves[0], bar - eta * rates * moves[1]
+
+    def tangent(self, bar: Array) -> tuple[Array, Callable]:
+        """Outputs of the linearisation, and its transpose."""
+        w0, _ = self.begin(None)
+        first, push = jax.linearize(self.outputs, w0)
+        return first + push(bar - w0), jax.linear_transpose(push, w0)
+
+    def look(self, state: tuple[Array, Array], own: None) -> tuple[Array, ...]:
+        (w, bar), (w0, _) = state, self.begin(None)
+        z, (z_bar, _) = self.outputs(w), self.tangent(bar)
+        losses = jnp.stack([jnp.sum((out - self.y) ** 2) / 2 for out in (z, z_bar)])
+        return losses, jnp.linalg.norm(w - w0), jnp.linalg.norm(w - bar), jnp.linalg.norm(z - z_bar)
 
 
 @eqx.filter_jit
-def _paths(
-    model: Model,
-    start: PyTree,
-    x: Array,
-    y: Array,
-    tensor: PyTree,
-    eta: Array,
-    scale: Array,
-    centred: bool,
-    records: int,
-    every: int,
-    rest: int,
-):
-    w0, unravel = ravel_pytree(start)
-    rates = ravel_pytree(jax.tree.map(lambda p, r: jnp.broadcast_to(r, p.shape), start, tensor))[0]
-    origin = model(start, x) if centred else jnp.zeros((), w0.dtype)
-
-    def outputs(w: Array) -> Array:
-        return scale * (model(unravel(w), x) - origin)
-
-    first, push = jax.linearize(outputs, w0)
-    pull = jax.linear_transpose(push, w0)
+def _changes(moving: _BesideTangent, end: Array) -> tuple[Array, Array]:
+    """Length of the first weights, and the relative change of the tangent kernel."""
+    y = moving.y
 
     def kernel(w: Array) -> Array:
-        back = jax.vjp(outputs, w)[1]
+        back = jax.vjp(moving.outputs, w)[1]
         rows = jax.vmap(lambda u: back(u)[0])(jnp.eye(y.size, dtype=y.dtype).reshape(-1, *y.shape))
-        return (rows * rates) @ rows.T
+        return (rows * moving.tensor) @ rows.T
 
-    def step(paths: tuple[Array, Array], _):
-        w, bar = paths
-        z, back = jax.vjp(outputs, w)
-        z_bar = first + push(bar - w0)
-        moves = (back((z - y) / scale**2)[0], pull((z_bar - y) / scale**2)[0])
-        return (w - eta * rates * moves[0], bar - eta * rates * moves[1]), None
-
-    def look(paths: tuple[Array, Array]):
-        w, bar = paths
-        z, z_bar = outputs(w), first + push(bar - w0)
-        losses = jnp.stack([jnp.sum((out - y) ** 2) / 2 for out in (z, z_bar)])
-        return losses, jnp.linalg.norm(w - w0), jnp.linalg.norm(w - bar), jnp.linalg.norm(z - z_bar)
-
-    def stretch(length: int):
-        def run(paths: tuple[Array, Array], _):
-            paths, _ = lax.scan(step, paths, None, length=length)
-            return paths, look(paths)
-
-        return run
-
-    paths = (w0, w0)
-    seen = [jax.tree.map(lambda a: a[None], look(paths))]
-    for count, length in ((records, every), (1, rest)):
-        if count and length:
-            paths, piece = lax.scan(stretch(length), paths, None, length=count)
-            seen.append(piece)
-    before, after = kernel(w0), kernel(paths[0])
-    change = jnp.linalg.norm(after - before) / jnp.linalg.norm(before)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *seen), (jnp.linalg.norm(w0), change)
+    start, _ = moving.begin(None)
+    before, after = kernel(start), kernel(end)
+    return jnp.linalg.norm(start), jnp.linalg.norm(after - before) / jnp.linalg.norm(before)

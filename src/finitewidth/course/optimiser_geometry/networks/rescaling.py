@@ -6,20 +6,20 @@ same point for an optimiser.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import check_whole
+from finitewidth._base.follow import Moving, follow
 from finitewidth.architecture.layer import Layer
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.models import Apply, Inputs, Model
-from finitewidth.networks.training.training import State, Task, as_task
+from finitewidth.networks.training.descent import Weights
+from finitewidth.networks.training.training import Task, as_task
 
 
 class RescaledTraining(NamedTuple):
@@ -93,7 +93,7 @@ def train_rescaled(
         The learning-rate tensor of the first network; by default the network's own, and one for functions.
     rate_factors
         What the twin's rates are multiplied by: one number, or a tree as for `factors`. With
-        `finitewidth.course.optimiser_geometry.theory.equivariant_rates` of the factors both stay the same function.
+        `equivariant_rates` of the factors (in this topic's `theory`) both stay the same function.
     """
     check_whole("steps", steps)
     twin = rescale(params, factors)
@@ -107,33 +107,34 @@ def train_rescaled(
             f"factors change the outputs by {change / size:.2g} of their size: the model is not homogeneous "
             "in the rescaled weights, as ReLU networks are when biases are rescaled along."
         )
-    gaps, losses = _side_by_side(tasks, (params, twin), steps)
-    return RescaledTraining(np.asarray(gaps), np.asarray(losses))
+    gaps, losses = follow(_SideBySide(tasks, (params, twin)), steps=steps).seen
+    return RescaledTraining(gaps, losses)
 
 
-@eqx.filter_jit
-def _side_by_side(
-    tasks: tuple[Task, Task], starts: tuple[PyTree, PyTree], steps: int
-) -> tuple[Float[Array, " times"], Float[Array, "times 2"]]:
-    def look(task: Task, params: PyTree) -> tuple[Array, Array]:
-        outputs = task.model(params, task.x)
-        return outputs, task.loss.value(outputs, task.y)
+class _SideBySide(Moving):
+    """Two networks in training, and how far apart their outputs are."""
 
-    def moved(task: Task, state: State) -> State:
-        loss = lambda params: task.loss.value(task.model(params, task.x), task.y)
-        gradient = jax.grad(loss)(state.params)
-        return State(*task.optimizer.step(gradient, state.memory, state.params, state.t), state.t + 1)
+    tasks: tuple[Task, Task]
+    starts: tuple[PyTree, PyTree]
 
-    def step(states: tuple[State, State], _):
-        (first, loss), (second, loss2) = (look(task, s.params) for task, s in zip(tasks, states, strict=True))
-        seen = jnp.abs(second - first).max(), jnp.stack([loss, loss2])
-        return (moved(tasks[0], states[0]), moved(tasks[1], states[1])), seen
+    def begin(self, own: None) -> tuple[Weights, Weights]:
+        first, second = (
+            Weights(params, task.optimizer.init(params))
+            for task, params in zip(self.tasks, self.starts, strict=True)
+        )
+        return first, second
 
-    def begun(task: Task, params: PyTree) -> State:
-        return State(params, task.optimizer.init(params), jnp.zeros((), int))
+    def step(self, state: tuple[Weights, Weights], t: Array, own: None) -> tuple[Weights, Weights]:
+        def moved(task: Task, at: Weights) -> Weights:
+            loss = lambda params: task.loss.value(task.model(params, task.x), task.y)
+            return Weights(*task.optimizer.step(jax.grad(loss)(at.params), at.memory, at.params, t))
 
-    states = begun(tasks[0], starts[0]), begun(tasks[1], starts[1])
-    return lax.scan(step, states, None, length=steps + 1)[1]
+        return moved(self.tasks[0], state[0]), moved(self.tasks[1], state[1])
+
+    def look(self, state: tuple[Weights, Weights], own: None) -> tuple[Array, Array]:
+        outputs = [task.model(at.params, task.x) for task, at in zip(self.tasks, state, strict=True)]
+        losses = [task.loss.value(z, task.y) for task, z in zip(self.tasks, outputs, strict=True)]
+        return jnp.abs(outputs[1] - outputs[0]).max(), jnp.stack(losses)
 
 
 def balance(

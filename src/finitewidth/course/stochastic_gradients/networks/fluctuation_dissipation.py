@@ -9,9 +9,6 @@ The right side holds second moments, not covariances. It needs batches that are 
 with shuffled passes the rest of a pass is known, and the left side differs.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,6 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from finitewidth._base.checks import check_key, check_positive, check_whole
 from finitewidth._base.estimate import Estimate, sample_mean
+from finitewidth._base.follow import Moving, follow
 from finitewidth.measure.loss.gradient_noise import BatchLoss, as_batches, check_loss
 
 SAMPLINGS = ("without replacement", "with replacement", "passes")
@@ -72,21 +70,22 @@ class FluctuationDissipation(eqx.Module):
         return sample_mean(np.einsum("cti,ctj->cij", centred, centred) / centred.shape[1])
 
 
-class _Run(NamedTuple):
-    """What decides about the program of a run."""
+class _Steady(Moving):
+    """Plain steps on batches, and both sides of the relation; each copy has the key of its batches."""
 
-    loss: BatchLoss
-    unravel: Callable
-    batch_size: int
-    points: int
-    sampling: str
-    every: int
-    records: int
-    keep: bool
+    mean_loss: BatchLoss
+    params: PyTree
+    data: PyTree
+    eta: Array
+    burn_in: Array
+    batch_size: int = eqx.field(static=True)
+    sampling: str = eqx.field(static=True)
+    every: int = eqx.field(static=True)
+    keep: bool = eqx.field(static=True)
 
-    def batch(self, key: Array, t: Array) -> Array:
+    def rows(self, key: PRNGKeyArray, t: Array) -> Array:
         """The points of step t."""
-        b, m = self.batch_size, self.points
+        b, m = self.batch_size, len(jax.tree.leaves(self.data)[0])
         if self.sampling == "with replacement":
             return jax.random.randint(jax.random.fold_in(key, t), (b,), 0, m)
         if self.sampling == "without replacement":
@@ -94,6 +93,35 @@ class _Run(NamedTuple):
         k = m // b
         order = jax.random.permutation(jax.random.fold_in(key, t // k), m)
         return lax.dynamic_slice(order, ((t % k) * b,), (b,))
+
+    def loss(self, w: Array, data: PyTree) -> Array:
+        return self.mean_loss(ravel_pytree(self.params)[1](w), data)
+
+    def slope(self, w: Array, key: PRNGKeyArray, t: Array) -> Array:
+        rows = self.rows(key, t)
+        return jax.grad(self.loss)(w, jax.tree.map(lambda part: part[rows], self.data))
+
+    def begin(self, own: PRNGKeyArray) -> tuple[Array, Array, Array]:
+        def step(t: Array, w: Array) -> Array:
+            return w - self.eta * self.slope(w, own, t)
+
+        settled = lax.fori_loop(0, self.burn_in, step, ravel_pytree(self.params)[0])
+        return settled, settled, jnp.zeros((), settled.dtype)
+
+    def step(self, state: tuple[Array, Array, Array], t: Array, own: PRNGKeyArray):
+        w, settled, squares = state
+        g = self.slope(w, own, t + self.burn_in)
+        return w - self.eta * g, settled, squares + g @ g
+
+    def look(self, state: tuple[Array, Array, Array], own: PRNGKeyArray) -> tuple[Array, ...]:
+        """The left side now, the right side since the last look, the loss, and the place."""
+        w, settled, squares = state
+        height, gradient = jax.value_and_grad(self.loss)(w, self.data)
+        fluctuation = self.eta / 2 * squares / self.every
+        return (w - settled) @ gradient, fluctuation, height, w if self.keep else w[:0]
+
+    def record(self, state: tuple[Array, Array, Array], own: PRNGKeyArray):
+        return (*state[:2], jnp.zeros_like(state[2])), self.look(state, own)
 
 
 def fluctuation_dissipation(
@@ -157,43 +185,20 @@ def fluctuation_dissipation(
     check_key(key)
     check_loss(loss, params, data)
     at, unravel = ravel_pytree(params)
+    moving = _Steady(
+        loss, params, data, jnp.asarray(float(learning_rate), at.dtype), jnp.asarray(burn_in),
+        batch_size, sampling, every, keep_positions,
+    )  # fmt: skip
     records = -(-steps // every)
-    run = _Run(loss, unravel, batch_size, points, sampling, every, records, keep_positions)
-    sizes = jnp.asarray(float(learning_rate), at.dtype), jnp.asarray(burn_in)
-    end, seen = _measure(run, at, data, *sizes, jax.random.split(key, chains))
+    path = follow(moving, steps=records * every, every=every, copies=jax.random.split(key, chains))
+    end = path.end[0]
     if not np.isfinite(np.asarray(end)).all():
         raise ValueError(
             f"learning_rate={float(learning_rate):.4g} is beyond stability: the weights run away; "
             "take a smaller one."
         )
-    dissipations, fluctuations, losses, positions = (np.asarray(part) for part in seen)
-    return FluctuationDissipation(dissipations, fluctuations, losses, positions, jax.vmap(unravel)(end))
-
-
-@eqx.filter_jit
-def _measure(run: _Run, start: Array, data: PyTree, eta: Array, burn_in: Array, keys: Array):
-    value = lambda w, batch: run.loss(run.unravel(w), batch)
-
-    def slope(w, key, t):
-        rows = run.batch(key, t)
-        return jax.grad(value)(w, jax.tree.map(lambda part: part[rows], data))
-
-    def one(key):
-        settled = lax.fori_loop(0, burn_in, lambda t, w: w - eta * slope(w, key, t), start)
-
-        def step(state, _):
-            w, t = state
-            g = slope(w, key, t)
-            return (w - eta * g, t + 1), g @ g
-
-        def record(state, _):
-            w, _ = state
-            height, gradient = jax.value_and_grad(value)(w, data)
-            after, squares = lax.scan(step, state, None, length=run.every)
-            kept = w if run.keep else w[:0]
-            return after, ((w - settled) @ gradient, eta / 2 * squares.mean(), height, kept)
-
-        (w, _), seen = lax.scan(record, (settled, burn_in), None, length=run.records)
-        return w, seen
-
-    return jax.vmap(one)(keys)
+    dissipations, fluctuations, losses, positions = path.seen
+    # What fluctuates between two looks is seen at the second.
+    return FluctuationDissipation(
+        dissipations[:, :-1], fluctuations[:, 1:], losses[:, :-1], positions[:, :-1], jax.vmap(unravel)(end)
+    )

@@ -6,12 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import as_targets, check_key, check_positive, check_whole
 from finitewidth._base.estimate import Estimate, sample_mean
+from finitewidth._base.follow import follow
+from finitewidth.networks.training.descent import Descent, Weights, gradient_descent
+from finitewidth.networks.training.optimizers import Optimizer
 
 
 class LabelNoiseRuns(eqx.Module):
@@ -83,42 +85,48 @@ def label_noise_runs(
     check_key(key)
     if batch_size > len(x):
         raise ValueError(f"batch_size={batch_size} is larger than the data of {len(x)} points.")
-    sizes = jnp.asarray([float(noise_std), float(learning_rate)])
-    keys = jax.random.split(key, chains)
-    end, losses, traces = _runs(apply, params, x, y, sizes, keys, batch_size, steps // every, every)
-    if not np.isfinite(np.asarray(losses)).all():
+    moving = _NoisyLabels(
+        apply,
+        params,
+        x,
+        y,
+        jnp.asarray(float(noise_std)),
+        batch_size,
+        gradient_descent(params, learning_rate),
+    )
+    # The steps after the last record are left out.
+    path = follow(moving, steps=steps - steps % every, every=every, copies=jax.random.split(key, chains))
+    losses, traces = path.seen
+    if not np.isfinite(losses).all():
         raise ValueError(
             f"learning_rate={float(learning_rate):.4g} is beyond stability: the loss runs away; "
             "take a smaller one."
         )
-    return LabelNoiseRuns(every * np.arange(steps // every + 1), np.asarray(losses), np.asarray(traces), end)
+    return LabelNoiseRuns(path.times, losses, traces, path.end.params)
 
 
-@eqx.filter_jit
-def _runs(apply, params, x, y, sizes, keys, batch_size: int, records: int, every: int):
-    noise_std, eta = sizes
+class _NoisyLabels(Descent):
+    """Half the mean squared error of a batch whose labels are noisy; each copy has a key of its own."""
 
-    def loss(w, inputs, labels):
-        return 0.5 * jnp.sum((apply(w, inputs).reshape(labels.shape) - labels) ** 2) / len(inputs)
+    apply: Callable[[PyTree, Array], Array]
+    params: PyTree
+    x: Array
+    y: Array
+    noise_std: Array
+    batch_size: int = eqx.field(static=True)
+    optimizer: Optimizer
 
-    def trace(w):
-        slopes = jax.jacrev(lambda v: jnp.ravel(apply(v, x)))(w)
-        return sum(jnp.sum(part**2) for part in jax.tree.leaves(slopes)) / len(x)
+    def draw(self, t: Int[Array, ""], own: PRNGKeyArray) -> tuple[Array, Array]:
+        rows_key, noise_key = jax.random.split(jax.random.fold_in(own, t))
+        rows = jax.random.permutation(rows_key, len(self.x))[: self.batch_size]
+        noise = jax.random.normal(noise_key, (self.batch_size, self.y.shape[1]))
+        return self.x[rows], self.y[rows] + self.noise_std * noise
 
-    def one(key):
-        def step(w, t):
-            rows_key, noise_key = jax.random.split(jax.random.fold_in(key, t))
-            rows = jax.random.permutation(rows_key, len(x))[:batch_size]
-            labels = y[rows] + noise_std * jax.random.normal(noise_key, (batch_size, y.shape[1]))
-            slopes = jax.grad(loss)(w, x[rows], labels)
-            return jax.tree.map(lambda p, g: p - eta * g, w, slopes), None
+    def loss(self, params: PyTree, own: PRNGKeyArray, drawn: tuple[Array, Array]) -> Float[Array, ""]:
+        x, y = drawn
+        return 0.5 * jnp.sum((self.apply(params, x).reshape(y.shape) - y) ** 2) / len(x)
 
-        def stretch(w, number):
-            seen = loss(w, x, y), trace(w), w
-            return lax.scan(step, w, number * every + jnp.arange(every))[0], seen
-
-        # A record comes before its steps; the steps after the last record are left out.
-        _, (losses, traces, path) = lax.scan(stretch, params, jnp.arange(records + 1))
-        return jax.tree.map(lambda p: p[-1], path), losses, traces
-
-    return jax.vmap(one)(keys)
+    def look(self, state: Weights, own: PRNGKeyArray) -> tuple[Array, Array]:
+        slopes = jax.jacrev(lambda w: jnp.ravel(self.apply(w, self.x)))(state.params)
+        trace = sum(jnp.sum(part**2) for part in jax.tree.leaves(slopes)) / len(self.x)
+        return self.loss(state.params, own, (self.x, self.y)), jnp.asarray(trace)
