@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scale import cluster, cpu_of, relu_network, standardised
 
 from finitewidth._base.engines import DaskCluster
-from scale import cluster, cpu_of, relu_network, standardised
 
 SIZES, TILES = (512, 1024, 2048), 21
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 125, 250, 500, 1000)
@@ -43,9 +43,9 @@ def measured(count: int, folder: Path) -> tuple[list[tuple[int, float]], float]:
     with cluster(count, folder) as (address, processes):
         for size in SIZES:
             x, _ = standardised(6 * size)
-            fw.scale.gram(net, x[: 2 * size], folder / f"warm-{count}-{size}", tile=size, scheduler=address)
+            fw.large.gram(net, x[: 2 * size], folder / f"warm-{count}-{size}", tile=size, scheduler=address)
             before = [cpu_of(process) for process in processes]
-            fw.scale.gram(net, x, folder / f"k-{count}-{size}", tile=size, scheduler=address)
+            fw.large.gram(net, x, folder / f"k-{count}-{size}", tile=size, scheduler=address)
             spent = [cpu_of(process) - at for process, at in zip(processes, before, strict=True)]
             found.append((size, sum(spent[1:]) / TILES))
             print(f"| {count} | {size} | {1e3 * found[-1][1]:.0f} ms |", flush=True)

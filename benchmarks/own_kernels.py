@@ -37,7 +37,7 @@ def save(path):
 
 def work_per_pair(activation, dtype):
     """Floating-point operations of one hidden layer for one pair of inputs, a root counting as one."""
-    law = fw.activations.as_activation(activation).law()
+    law = fw.architecture.as_activation(activation).law()
     n = 64
     features = jax.eval_shape(law.features, jnp.ones(n, dtype))
     layer = Hyperparameters(*(jax.ShapeDtypeStruct((), dtype) for _ in Hyperparameters._fields))

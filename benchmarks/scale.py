@@ -80,7 +80,7 @@ def tiles() -> None:
     for name, run in contestants.items():
         print(f"{name}: {_cpu(run, 6) / size**2 * 1e9:.1f} ns per pair")
     with tempfile.TemporaryDirectory() as folder:
-        seconds = _cpu(lambda: fw.scale.gram(net, x, Path(folder) / f"k{time.time_ns()}"), 1)
+        seconds = _cpu(lambda: fw.large.gram(net, x, Path(folder) / f"k{time.time_ns()}"), 1)
     print(f"with Zarr's files and checksums: {seconds / (10 * size**2) * 1e9:.1f} ns per pair (10 tiles)")
 
 
@@ -145,10 +145,10 @@ def workers() -> None:
     for count in (1, 2):
         with tempfile.TemporaryDirectory() as folder, cluster(count, Path(folder)) as (address, processes):
             net = relu_network()
-            fw.scale.gram(net, x[:4096], Path(folder) / "warm", scheduler=address)
+            fw.large.gram(net, x[:4096], Path(folder) / "warm", scheduler=address)
             before = [cpu_of(process) for process in processes]
             started = time.perf_counter()
-            fw.scale.gram(net, x, Path(folder) / "k", scheduler=address)
+            fw.large.gram(net, x, Path(folder) / "k", scheduler=address)
             walls.append(time.perf_counter() - started)
             spent = [cpu_of(process) - at for process, at in zip(processes, before, strict=True)]
             used.append(sum(spent[1:]))

@@ -38,7 +38,7 @@ def progress(done, total):
     if done == 8:
         os.kill(os.getpid(), signal.SIGKILL)
 
-fw.scale.gram(fw.MLP((1, 1), "relu", 0.1, 2.0), x, store, tile=16, scheduler=sys.argv[2], progress=progress)
+fw.large.gram(fw.MLP((1, 1), "relu", 0.1, 2.0), x, store, tile=16, scheduler=sys.argv[2], progress=progress)
 """
 
 

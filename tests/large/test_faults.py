@@ -34,7 +34,7 @@ def progress(done, total):
     if done == 8:
         os.kill(os.getpid(), signal.SIGKILL)
 
-fw.scale.gram(fw.MLP((1, 1), "relu", 0.1, 2.0), x, sys.argv[1], tile=16, progress=progress)
+fw.large.gram(fw.MLP((1, 1), "relu", 0.1, 2.0), x, sys.argv[1], tile=16, progress=progress)
 """
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from finitewidth.architecture.image_networks import ConvNet, ResNet
     from finitewidth.architecture.layer import Layer, Shape, Spec, Surroundings
     from finitewidth.architecture.mlp import MLP, Params
-    from finitewidth.architecture.networks import activations, check_network, dense_stack
+    from finitewidth.architecture.networks import activations_of, check_network, dense_stack
     from finitewidth.architecture.normalisation import LayerNorm, Normalisation, RMSNorm
     from finitewidth.architecture.pooling import AveragePool, Flatten, GlobalAveragePool
     from finitewidth.architecture.product import Product

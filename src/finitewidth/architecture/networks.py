@@ -34,7 +34,7 @@ def parametrisation_of(net: Layer) -> Parametrisation:
     return net.parametrisation if isinstance(net, MLP | Sequential) else NTK()
 
 
-def activations(net: Layer) -> tuple[Activation, ...]:
+def activations_of(net: Layer) -> tuple[Activation, ...]:
     """The different activations of a network, in the order in which they first appear."""
     neurons = (Activate, MLP)
     found = jax.tree.leaves(net, is_leaf=lambda node: isinstance(node, neurons))

@@ -186,7 +186,7 @@ def gram(
     >>> import os, tempfile, numpy as np, finitewidth as fw
     >>> x = np.random.default_rng(0).normal(size=(50, 3))
     >>> net = fw.MLP((1, 1), "relu", 0.1, 2.0)
-    >>> kept = fw.scale.gram(net, x, os.path.join(tempfile.mkdtemp(), "k.zarr"), tile=16)
+    >>> kept = fw.large.gram(net, x, os.path.join(tempfile.mkdtemp(), "k.zarr"), tile=16)
     >>> bool(np.allclose(kept.ntk, fw.kernels(net, x).ntk))
     True
     """

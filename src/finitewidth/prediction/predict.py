@@ -120,7 +120,7 @@ def predict(
     memory
         Bound in bytes; seven tenths of the free memory by default.
     store, scheduler
-        Where the iterative solver keeps its tiles and who computes them, as in `scale.gram`. Without a store
+        Where the iterative solver keeps its tiles and who computes them, as in `large.gram`. Without a store
         they go to a scratch directory that is removed.
 
     Returns

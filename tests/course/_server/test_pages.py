@@ -12,7 +12,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.course._lab.registry import claim
 from finitewidth.course._server import record
-from finitewidth.course._server.pages import COURSE, PAGES
+from finitewidth.course._server.pages import PAGES
 from finitewidth.course._server.server import FORMULAS, describe
 from finitewidth.course._server.state import Choice, Slider, defaults
 from finitewidth.course._server.wire import plain
@@ -122,10 +122,8 @@ def test_formulas_are_up_to_date():
 
 
 def test_the_course_is_in_order():
-    assert list(PAGES) == [PAGES_BY_MODULE[name] for name in COURSE if name in PAGES_BY_MODULE]
-
-
-PAGES_BY_MODULE = {page.code.__module__.rsplit(".", 1)[1]: slug for slug, page in PAGES.items()}
+    assert [page.order for page in PAGES.values()] == list(range(1, len(PAGES) + 1))
+    assert next(iter(PAGES)) == "phase"
 
 
 def test_what_is_not_finite_becomes_a_gap():

@@ -6,7 +6,7 @@ from jaxtyping import PyTree
 
 from finitewidth._base.foreign import is_torch
 from finitewidth.architecture.layer import Layer, Shape, as_shape
-from finitewidth.architecture.networks import activations
+from finitewidth.architecture.networks import activations_of
 from finitewidth.measure.regions.program import Program
 from finitewidth.measure.specimen import Specimen
 
@@ -60,7 +60,7 @@ def _check_activations(net: Layer) -> None:
     """Refuse an activation by the name it has here, not by what it is made of."""
     from finitewidth.measure.regions.jax_program import KNOWN_ACTIVATIONS, jax_program
 
-    for activation in activations(net):
+    for activation in activations_of(net):
         try:
             jax_program(lambda params, x, activation=activation: activation(x), None, (1,))
         except ValueError:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 import equinox as eqx
 import numpy as np
 
-from finitewidth.architecture.networks import activations, hidden_widths
+from finitewidth.architecture.networks import activations_of, hidden_widths
 from finitewidth.expectations.four_factors.derivative_moments import is_smooth
 from finitewidth.prediction.law.expansion_range import LARGEST_RATIO
 from finitewidth.prediction.law.methods import BayesianInference
@@ -129,7 +129,7 @@ def _verdict(
 
 def _of_posterior(origin: "Provenance") -> tuple[Trust, str]:
     finite = isinstance(origin.algorithm, BayesianInference) and origin.algorithm.width == "finite"
-    linear = {activation.name for activation in activations(origin.problem.net)} <= {"linear"}
+    linear = {activation.name for activation in activations_of(origin.problem.net)} <= {"linear"}
     if not finite:
         return "unknown", 'BayesianInference(noise, width="finite") says what finite width changes.'
     if linear:
@@ -144,7 +144,7 @@ def _of_posterior(origin: "Provenance") -> tuple[Trust, str]:
 def _methods(origin: "Provenance", with_order: bool = True) -> str:
     """Methods that can be asked for, cheapest first."""
     net, outputs = origin.problem.net, origin.problem.y.shape[1]
-    smooth = all(is_smooth(activation.function) for activation in activations(net))
+    smooth = all(is_smooth(activation.function) for activation in activations_of(net))
     widths = hidden_widths(net, origin.problem.x_train.shape[1:])
     converged = getattr(origin.algorithm, "converged", False)
     found = []

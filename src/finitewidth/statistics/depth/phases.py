@@ -20,7 +20,7 @@ from finitewidth.architecture.activations import Activation, as_activation
 from finitewidth.architecture.critical_point import critical_point, layer_response
 from finitewidth.architecture.dense import AFFINE
 from finitewidth.architecture.layer import Layer, replaced
-from finitewidth.architecture.networks import activations
+from finitewidth.architecture.networks import activations_of
 from finitewidth.architecture.sequential import Repeat
 from finitewidth.statistics.depth.block_response import BlockResponse, check_block, response_at
 from finitewidth.statistics.wide.kernels import default_laws
@@ -130,7 +130,7 @@ def phase_diagram(
 
 
 def _activation_of(block: Layer) -> Activation:
-    found = activations(block)
+    found = activations_of(block)
     if not found:
         raise ValueError("a block without an activation has no phase diagram: it is linear.")
     return found[0]

@@ -19,7 +19,7 @@ from finitewidth._base.compilation import compiled_for_long_vectors
 from finitewidth._base.tracing import outside_tracing
 from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.mlp import MLP
-from finitewidth.architecture.networks import activations, layer_shapes
+from finitewidth.architecture.networks import activations_of, layer_shapes
 from finitewidth.expectations.laws import Averages, ExactLaw, PairLaw
 from finitewidth.statistics.wide.inputs import ArrayLike, as_inputs, check_same_shape
 from finitewidth.statistics.wide.position_kernels import (
@@ -149,7 +149,7 @@ def _trajectory(net: Layer, laws: PairLaws, x: Float[Array, "n ..."]) -> Kernels
 
 def default_laws(net: Layer, terms: int | None = None) -> PairLaws:
     """The pair laws of all activations of a network, series of one length where there is no closed form."""
-    found = activations(net)
+    found = activations_of(net)
     return PairLaws(found, tuple(activation.law(terms) for activation in found))
 
 

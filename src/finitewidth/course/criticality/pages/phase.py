@@ -240,6 +240,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="phase",
+    order=1,
     title="Order, chaos and the edge between",
     idea="A deep random network forgets its input: on one side because everything becomes alike, on the "
     "other because everything becomes different. Only on the line between them does a signal cross many "

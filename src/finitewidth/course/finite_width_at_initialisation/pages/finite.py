@@ -208,6 +208,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="finite",
+    order=5,
     title="Depth over width",
     idea="At infinite width all networks have one tangent kernel, and training never moves it. At width n "
     "the kernels of two networks differ, and they move: both effects grow with depth and fall with width.",

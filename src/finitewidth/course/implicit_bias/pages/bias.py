@@ -354,6 +354,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="bias",
+    order=10,
     title="Which perfect fit?",
     idea="With more weights than data many fits are perfect, and training still ends at one of them. In a "
     "network β = u² − v² a small start picks the fit with few weights, a large start the shortest one. A "

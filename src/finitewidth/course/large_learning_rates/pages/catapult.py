@@ -270,6 +270,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="catapult",
+    order=8,
     title="The catapult",
     idea="A step above 2/λ should make the loss explode. In a wide network the loss does shoot up, but "
     "on the way the kernel λ falls, until the step is stable again: training ends in a flatter place. Only "

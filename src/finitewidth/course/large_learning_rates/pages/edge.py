@@ -232,6 +232,7 @@ print("first there at step", run.arrival())
 
 PAGE = Page(
     slug="edge",
+    order=9,
     title="The edge of stability",
     idea="Gradient descent with step η is stable where the curvature is below 2/η. Training does not keep "
     "away from that limit: it makes the loss sharper and sharper, comes to the limit by itself, and stays "

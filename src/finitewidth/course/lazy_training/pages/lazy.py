@@ -265,6 +265,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="lazy",
+    order=7,
     title="Lazy or learning",
     idea="Multiply the outputs of a network by α. If α is large, tiny steps of the weights fit the data, and "
     "the network follows its linearised twin, a kernel method. If α is small its features move: it leaves "

@@ -257,6 +257,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="regions",
+    order=12,
     title="How many linear pieces",
     idea="A ReLU network is linear between the places where a neuron switches on or off. Depth could fold "
     "the plane into exponentially many pieces. A random network does not: on any line it has about one kink "

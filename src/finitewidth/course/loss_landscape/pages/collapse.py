@@ -266,6 +266,7 @@ for name, weights in (("before", params), ("after", trained)):
 
 PAGE = Page(
     slug="collapse",
+    order=11,
     title="Neural collapse",
     idea="Go on training a classifier long after its last mistake. Its features lose all that is special "
     "about a point: every class shrinks to its mean, and the means become the corners of a simplex, as far "

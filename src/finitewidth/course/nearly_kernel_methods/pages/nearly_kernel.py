@@ -294,6 +294,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="nearly_kernel",
+    order=6,
     title="A little feature learning",
     idea="A kernel method has fixed features. Let them move a little, in proportion to ε, and the prediction "
     "changes by a known amount. If they move towards the truth, some ε is best; if not, none is.",

@@ -256,6 +256,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="modes",
+    order=3,
     title="What is learnt first",
     idea="Gradient descent learns the directions of the tangent kernel one by one, each at its own speed: "
     "large eigenvalues first, small ones last. The largest one also decides how large a step may be.",

@@ -192,6 +192,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="wide",
+    order=2,
     title="Wide networks are Gaussian",
     idea="An output of a random network is a sum over many neurons, so at infinite width it is Gaussian. "
     "Every hidden layer adds a little that is not: what counts is depth divided by width.",

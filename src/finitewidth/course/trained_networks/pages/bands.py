@@ -207,6 +207,7 @@ def warm() -> None:
 
 PAGE = Page(
     slug="bands",
+    order=4,
     title="What a trained network will say",
     idea="Draw a network at random and train it: its function is random too. At infinite width its law is "
     "known before any network is trained: the band. Train real ones and see whether they fall into it.",

@@ -65,7 +65,7 @@ class LargeSystem:
     memory
         Bound in bytes.
     store, scheduler
-        As in `scale.gram`; without a store the tiles go to a scratch directory, if its disk has room.
+        As in `large.gram`; without a store the tiles go to a scratch directory, if its disk has room.
     """
 
     def __init__(
