@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test mutants lint docs claims seeds bench browser clean
+.PHONY: demo test quick room mutants lint docs claims seeds bench browser clean
 
 demo: .venv/.core  ## the main job: what will networks have learnt from a table, and is it true?
 	$(BIN)/finitewidth predict diabetes --hidden 128x3 --activation tanh --verify 64 --out demo --force
@@ -10,6 +10,19 @@ demo: .venv/.core  ## the main job: what will networks have learnt from a table,
 test: .venv/.dev browser lint  ## everything that must hold
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(MAKE) docs
+
+quick: .venv/.dev  ## style, contracts, types of what changed and the quick tests of every room: two minutes
+	$(BIN)/ruff check . & $(BIN)/ruff format --check . & $(BIN)/lint-imports & wait
+	files=$$(git diff --name-only --diff-filter=d HEAD -- src | grep '\.py$$'); \
+	  if [ -n "$$files" ]; then $(BIN)/basedpyright $$files; fi
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+
+room: .venv/.dev  ## all tests of one room: make room ROOM=prediction, make room ROOM=course/mean_field
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/$(ROOM)
+
+costs: .venv/.dev browser  ## the whole suite, and which tests are slow from now on
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --costs build/costs.json
+	$(BIN)/python tests/costs.py build/costs.json
 
 mutants: .venv/.dev  ## change one formula at a time: a test must notice
 	$(BIN)/python tests/mutants/run.py --jobs 2

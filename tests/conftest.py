@@ -31,6 +31,15 @@ import scipy.linalg  # noqa: F401  (loads its own BLAS)
 from threadpoolctl import threadpool_limits
 
 import finitewidth  # noqa: F401  (switches JAX to 64 bits before any test builds an array)
+from costs import (  # noqa: F401  (the hooks are pytest's)
+    function_of,
+    pytest_addoption,
+    pytest_runtest_call,
+    pytest_runtest_logreport,
+    pytest_runtest_setup,
+    pytest_sessionfinish,
+    slow_tests,
+)
 from finitewidth._base.programs import keep_programs, release_programs
 from quick_compilation import optimisation
 
@@ -55,8 +64,14 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduler(config, log)
 
 
+_SLOW = slow_tests()
+
+
 def pytest_collection_modifyitems(items):
     """Whole files first; then single tests, the longest claims leading, so that all workers end together."""
+    for item in items:
+        if function_of(item.nodeid) in _SLOW:
+            item.add_marker("slow")
     whole = [item for item in items if not item.nodeid.startswith(_APART)]
     single = [item for item in items if item.nodeid.startswith(_APART)]
     summary = [item for item in single if "rarely_fails_by_noise" in item.name]

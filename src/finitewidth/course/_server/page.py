@@ -104,9 +104,9 @@ class Experiment:
 class Page:
     """One idea. `formula` is LaTeX; `code(state)` is a Python program that computes what the page shows.
 
-    Pages stand in the course by their `order`. `claims` are ids of the laboratory (`finitewidth lab list`): the
-    page shows their titles. `warm` compiles what the default state needs. `upload` names a form below the page;
-    only the page of p(f*) has one.
+    Pages stand in the course by their `order`. `claims` are ids of the laboratory (`finitewidth lab list`):
+    the page shows their titles. `warm` compiles what the default state needs. `upload` names a form below the
+    page; only the page of p(f*) has one.
     """
 
     slug: str
