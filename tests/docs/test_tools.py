@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 ledger = load(DOCS / "ledger.py")
 mathml = load(DOCS / "hooks" / "mathml.py")
+rooms = load(DOCS / "rooms.py")
 PAGE = SimpleNamespace(file=SimpleNamespace(src_path="page.md"))
 
 
@@ -239,3 +241,18 @@ def test_pages_load_nothing_from_outside(html, accepted):
     else:
         with pytest.raises(ValueError, match=r"page\.md loads .*example\.org"):
             hook.on_post_page(html, PAGE)
+
+
+class TestMapOfTheHouse:
+    def test_it_is_made_from_the_code(self):
+        assert rooms.PAGE.read_text(encoding="utf-8") == rooms.page(), "run `python docs/rooms.py`"
+
+    def test_every_package_says_in_one_sentence_what_it_is(self):
+        found = {path: rooms.sentence(path) for path in (f.parent for f in rooms.SOURCE.rglob("__init__.py"))}
+        assert [path for path, words in found.items() if len(words) < 15 or not words.endswith(".")] == []
+
+    def test_every_place_that_it_names_exists(self):
+        places = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", rooms.INTRODUCTION)
+        assert len(places) >= 10
+        missing = [place for place in places if not (rooms.SOURCE / place).exists()]
+        assert missing == []
