@@ -1,6 +1,6 @@
 """Writes the map of the house, docs/architecture.md, from the code: python docs/rooms.py
 
-The order of the rooms is the contract of pyproject.toml; a room is described by the first sentence of its package.
+The order of the rooms is the contract of pyproject.toml; the first sentence of a package says what it is.
 """
 
 import ast
