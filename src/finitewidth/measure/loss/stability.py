@@ -22,14 +22,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
-from matfree.decomp import tridiag_sym
 
 from finitewidth._base.checks import check_positive, check_whole, is_number
 from finitewidth._base.follow import Moving, follow
 from finitewidth._base.foreign import is_torch
+from finitewidth._base.linalg.traced_lanczos import leading_pair
 
 # Products with the Hessian in one round of Lanczos' method, rounds at most, and the error that ends them,
 # relative to the eigenvalue. A round begins where the one before it, or the last record, has ended.
@@ -271,10 +270,13 @@ class _Sharp(Moving):
         gradient = jax.grad(self.loss)
         scales = self.scales(state.memory, gradient(state.at))
         product = jax.linearize(gradient, state.at)[1]
-        top, error, vector = _largest(lambda v: scales * product(scales * v), state.vector)
+        found = leading_pair(
+            lambda v: scales * product(scales * v), state.vector, by=lambda values: values,
+            products=_PRODUCTS, rounds=_ROUNDS, tolerance=_TOLERANCE,
+        )  # fmt: skip
         value = self.loss(state.at)
-        top, error = (jnp.where(jnp.isfinite(value), part, jnp.nan) for part in (top, error))
-        return state._replace(vector=vector), (value, top, error)
+        top, error = (jnp.where(jnp.isfinite(value), part, jnp.nan) for part in found[:2])
+        return state._replace(vector=found.vector), (value, top, error)
 
     def scales(self, memory: Any, gradient: Array) -> Array:
         """Roots of what gradients are multiplied by beside eta: rates, and Adam's 1/P."""
@@ -283,24 +285,3 @@ class _Sharp(Moving):
         seen = jnp.maximum(memory.count, 1)
         squares = jnp.where(memory.count > 0, memory.nu / (1 - _SECOND_DECAY**seen), gradient**2)
         return jnp.sqrt(self.rates / (jnp.sqrt(squares) + _EPSILON))
-
-
-def _largest(product: Callable[[Array], Array], start: Array) -> tuple[Array, Array, Array]:
-    """The largest eigenvalue of a symmetric operator, its error and its vector, from a first guess."""
-    decompose = tridiag_sym(min(_PRODUCTS, start.size), custom_vjp=False)
-
-    def improve(state):
-        count, _, _, v = state
-        basis, tridiagonal, *_ = (jnp.asarray(part) for part in decompose(product, v))
-        # A space that the operator maps to itself ends early: the rest of the decomposition is 0 / 0.
-        values, vectors = jnp.linalg.eigh(jnp.nan_to_num(tridiagonal))
-        v = vectors[:, -1] @ jnp.nan_to_num(basis)
-        return count + 1, values[-1], jnp.linalg.norm(product(v) - values[-1] * v), v
-
-    def unfinished(state):
-        count, value, error, _ = state
-        return (count == 0) | ((count < _ROUNDS) & (error > _TOLERANCE * jnp.abs(value)))
-
-    nothing = jnp.zeros((), start.dtype)
-    _, value, error, v = lax.while_loop(unfinished, improve, (0, nothing, nothing, start))
-    return value, error, v

@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
-from matfree.decomp import tridiag_sym
 
+from finitewidth._base.linalg.traced_lanczos import leading_pair
 from finitewidth.networks.losses import Loss
 from finitewidth.networks.models import Model
 from finitewidth.networks.tangent.tangent_kernel import empirical_ntk
@@ -83,29 +82,14 @@ class Sharpness(eqx.Module):
 
     def __call__(self, params: PyTree) -> Eigenvalue:
         start, unravel = ravel_pytree(self.start)
-        decompose = tridiag_sym(min(self.products, start.size), custom_vjp=False)
 
         def hessian(v: Float[Array, " params"]) -> Float[Array, " params"]:
             return ravel_pytree(jax.jvp(jax.grad(self.function), (params,), (unravel(v),))[1])[0]
 
-        def improve(state):
-            count, v, _ = state
-            basis, tridiagonal, *_ = (jnp.asarray(part) for part in decompose(hessian, v))
-            # A space that the Hessian maps to itself ends early: the rest of the decomposition is 0 / 0.
-            values, vectors = jnp.linalg.eigh(jnp.nan_to_num(tridiagonal))
-            best = jnp.argmax(jnp.abs(values))
-            v = vectors[:, best] @ jnp.nan_to_num(basis)
-            left = jnp.linalg.norm(hessian(v) - values[best] * v)
-            # What is left may vanish; the eigenvalue is rounded all the same.
-            rounding = 4 * jnp.finfo(v.dtype).eps * jnp.abs(values[best])
-            return count + 1, v, Eigenvalue(values[best], left + rounding)
-
-        def unfinished(state):
-            count, _, (value, error) = state
-            return (count < self.rounds) & (error > self.tolerance * jnp.abs(value))
-
-        nothing = Eigenvalue(jnp.zeros((), start.dtype), jnp.full((), jnp.inf, start.dtype))
-        return jax.lax.while_loop(unfinished, improve, (0, start, nothing))[2]
+        found = leading_pair(
+            hessian, start, products=self.products, rounds=self.rounds, tolerance=self.tolerance
+        )
+        return Eigenvalue(found.value, found.error)
 
 
 def as_observables(
