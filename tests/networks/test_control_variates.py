@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from compilations import count_compilations
 from finitewidth.networks.training.control_variates import flip_last_layer
 from finitewidth.networks.training.linear_descent import linear_descent
 from finitewidth.networks.training.optimizers import anchored_descent
@@ -142,3 +143,12 @@ def test_variances_fall(paired):
 def test_an_unstable_linear_partner_is_refused():
     with pytest.raises(ValueError, match=r"learning_rate=2 is above 2/lambda_max for .* use at most 0"):
         fw.paired_ensemble(NET, jax.random.key(0), 4, X, Y, steps=3, learning_rate=2.0, linear_size=4)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_other_draws_need_no_new_program(ridge):
+    settings = {"steps": 3, "learning_rate": 0.01, "ridge": ridge, "linear_size": 2}
+    fw.paired_ensemble(NET, jax.random.key(4), 2, X, Y, X_TEST, **settings)
+    with count_compilations() as compiled:
+        fw.paired_ensemble(NET, jax.random.key(5), 2, X, Y, X_TEST, **settings)
+    assert compiled == []
