@@ -158,8 +158,8 @@ def anchored_descent(
     One step is $-\eta\,(\lambda_\mu\,\partial_\mu L + r\,(\theta_\mu - \theta_\mu(0)))$: descent of the loss
     plus $\frac r2\sum_\mu(\theta_\mu-\theta_\mu(0))^2/\lambda_\mu$, with the network's learning-rate tensor.
     """
-    # A function with a name travels to the workers of a cluster; one whose numbers are leaves, which `Partial`
-    # is, finds the program of an earlier call.
+    # A function with a name travels to the workers of a cluster; one whose numbers are leaves, such as a
+    # `Partial`, finds the program of an earlier call.
     pulled = jax.tree_util.Partial(_pulled_back, net.learning_rates(entering), eta, ridge)
     return optax.GradientTransformation(_start, pulled)
 
