@@ -151,7 +151,7 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         self.epsilon_ = self._choose_epsilon()
         parts = self._training_parts(self.points_, self.epsilon_)
         self.fit_ = fit_nearly_kernel(*parts, self.targets_, self._algorithm(), ridge=self._ridge())
-        machine = self.explain(X)
+        machine = self._machine(X)
         warn_if_large(machine)
         self.feature_share_ = float(
             np.abs(machine.correction).sum()
@@ -173,6 +173,10 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         inputs = apply_frame(X, self.preparation_)
         points: Any = validate_data(self, inputs, dtype=np.float64, reset=False)
+        return self._machine(points)
+
+    def _machine(self, points: np.ndarray) -> NearlyKernel:
+        """The outputs at inputs that are checked and prepared."""
         there = self.source_.at(points)
         k, mu_test, mu_train_test = self._test_parts(self.points_, there, self.epsilon_)
         machine = self.fit_.predict(k, mu_test, mu_train_test)

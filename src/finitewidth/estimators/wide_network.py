@@ -25,7 +25,6 @@ from finitewidth.architecture.spec import network
 from finitewidth.estimators.data_frames import apply_frame, fit_frame
 from finitewidth.prediction.law.class_probabilities import label_noise, winning_probability
 from finitewidth.prediction.law.distribution import TrainedDistribution
-from finitewidth.prediction.law.large_law import LargeLaw
 from finitewidth.prediction.methods.infinite_width.fitted_laws import (
     FittedLaw,
     Posterior,
@@ -89,22 +88,19 @@ class _WideNetwork(BaseEstimator):
         return checked
 
     def _inputs(self, X) -> Any:
+        """Inputs of the network, once checked and prepared; only these enter laws."""
         check_is_fitted(self)
         X = apply_frame(X, self.preparation_)
         return validate_data(self, X, dtype=np.float64, allow_nd=self.net is not None, reset=False)
 
-    def _distribution(self, X) -> TrainedDistribution | LargeLaw:
-        X = self._inputs(X)
-        return self.law_.distribution(X)
-
-    def _joint(self, X) -> TrainedDistribution:
+    def _joint(self, inputs) -> TrainedDistribution:
         """The law of all inputs together."""
         if not isinstance(self.law_, FittedLaw):
             raise ValueError(
                 "covariances and samples of networks need their kernels in memory, and this estimator was "
                 f"fitted without: {self.law_.means.why}."
             )
-        return self.law_.distribution(self._inputs(X))
+        return self.law_.distribution(inputs)
 
 
 class _Regressor(RegressorMixin, _WideNetwork):
@@ -132,16 +128,16 @@ class _Regressor(RegressorMixin, _WideNetwork):
         """
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both.")
-        X = self._inputs(X)
+        inputs = self._inputs(X)
         if not (return_std or return_cov):
-            return self.law_.mean(X).reshape(-1, *self._shape_)
-        law = self._distribution(X) if return_std else self._joint(X)
+            return self.law_.mean(inputs).reshape(-1, *self._shape_)
+        law = self.law_.distribution(inputs) if return_std else self._joint(inputs)
         mean = np.asarray(law.mean).reshape(-1, *self._shape_)
         return mean, np.asarray(law.std if return_std else law.covariance)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0):
         """Outputs of trained networks: (n, n_samples) or (n, outputs, n_samples)."""
-        draws = _draws(self._joint(X), n_samples, random_state)
+        draws = _draws(self._joint(self._inputs(X)), n_samples, random_state)
         return draws.reshape(len(draws), *self._shape_, n_samples)
 
     def __sklearn_tags__(self):
@@ -179,16 +175,16 @@ class _Classifier(ClassifierMixin, _WideNetwork):
 
     def decision_function(self, X):
         """Mean outputs, (n, classes); for two classes the difference, (n,)."""
-        X = self._inputs(X)
-        mean = self.law_.mean(X)
+        inputs = self._inputs(X)
+        mean = self.law_.mean(inputs)
         return mean[:, 1] - mean[:, 0] if len(self.classes_) == 2 else mean
 
     def predict(self, X, return_std: bool = False):
         """The class of largest mean output; with `return_std` also the outputs' spread over networks."""
-        X = self._inputs(X)
+        inputs = self._inputs(X)
         if not return_std:
-            return self.classes_[np.argmax(self.law_.mean(X), axis=1)]
-        law = self._distribution(X)
+            return self.classes_[np.argmax(self.law_.mean(inputs), axis=1)]
+        law = self.law_.distribution(inputs)
         return self.classes_[np.argmax(law.mean, axis=1)], np.asarray(law.std)
 
     def predict_proba(self, X):
@@ -197,12 +193,13 @@ class _Classifier(ClassifierMixin, _WideNetwork):
         The share of networks that elect it, after adding to their spread the label noise that makes
         training points, each left out in turn, most probable.
         """
-        law = self._distribution(X)
+        inputs = self._inputs(X)
+        law = self.law_.distribution(inputs)
         return winning_probability(np.asarray(law.mean), np.asarray(law.std) ** 2 + self.label_noise_)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0):
         """Labels that single networks give: (n, n_samples)."""
-        draws = _draws(self._joint(X), n_samples, random_state)
+        draws = _draws(self._joint(self._inputs(X)), n_samples, random_state)
         return self.classes_[np.argmax(draws, axis=1)]
 
 
