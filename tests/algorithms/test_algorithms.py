@@ -84,3 +84,12 @@ def test_bad_settings_get_one_sentence(build, sentence):
         return
     with pytest.raises(ValueError, match=sentence):
         build()
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, jnp.asarray], ids=str)
+def test_numbers_of_other_libraries_become_plain_ones(kind):
+    """Equinox would warn of an array in a static field, and two of them would not compare equal."""
+    algorithms = GradientDescent(kind(2), kind(3)), GradientFlow(kind(2)), DirectOptimization(step=kind(1))
+    assert algorithms == (GradientDescent(2, 3), GradientFlow(2), DirectOptimization(step=1))
+    numbers = [algorithms[0].eta, algorithms[0].steps, algorithms[1].time, algorithms[2].step]
+    assert {type(number) for number in numbers} <= {int, float}

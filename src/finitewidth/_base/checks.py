@@ -24,7 +24,9 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 def plain(value: Any) -> Any:
     """A number of NumPy or JAX as one of Python, which can be a static part of a pytree; others unchanged."""
-    return value.item() if is_number(value) and not isinstance(value, int | float) else value
+    # NumPy's float64 is a float of Python and yet counts as an array.
+    foreign = isinstance(value, np.generic | np.ndarray | jax.Array)
+    return value.item() if foreign and is_number(value) else value
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> None:
