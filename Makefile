@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick room mutants lint docs claims seeds bench browser clean
+.PHONY: demo test quick room mutants lint docs claims seeds teeth bench browser clean
 
 demo: .venv/.core  ## the main job: what will networks have learnt from a table, and is it true?
 	$(BIN)/finitewidth predict diabetes --hidden 128x3 --activation tanh --verify 64 --out demo --force
@@ -38,11 +38,14 @@ docs: .venv/.dev  ## the book, as a static site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 claims: .venv/.core  ## every claim at full scale: the figures of the book
-	$(BIN)/finitewidth lab run --all --scale full --out build/lab-full
+	$(BIN)/finitewidth lab run --all --scale full --teeth --out build/lab-full
 	$(BIN)/python docs/ledger.py --scale full --records build/lab-full
 
 seeds: .venv/.core  ## every claim, or those of CHAPTER, at three other seeds
 	$(BIN)/python tests/course/_lab/other_seeds.py $(if $(CHAPTER),"$(CHAPTER)")
+
+teeth: .venv/.core  ## every claim, or those of CHAPTER: which errors of the theory does it notice? SCALE=full for the larger runs
+	$(BIN)/finitewidth lab run $(if $(CHAPTER),"$(CHAPTER)",--all) --teeth --scale $(or $(SCALE),quick) --out build/teeth
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/kernels.py

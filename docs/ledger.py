@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from finitewidth.course._lab.ledger import decisive
+from finitewidth.course._lab.teeth import factor_words
 
 DOCS = Path(__file__).resolve().parent
 SOURCE = DOCS.parent / "src" / "finitewidth"
@@ -42,7 +43,7 @@ def run_claims(results: Path, scale: str, reuse: bool) -> None:
         files = [results / f"{claim.id}{suffix}" for suffix in (".json", ".png")]
         fresh = all(file.exists() and file.stat().st_mtime > newest_source for file in files)
         if not (reuse and fresh):
-            lab.run(claim.id, scale, out=results)
+            lab.run(claim.id, scale, out=results, teeth=True)
 
 
 def load(results: Path) -> list[dict]:
@@ -86,6 +87,10 @@ def overview(chapters: dict[str, list[dict]]) -> str:
         "the one closest to its tolerance. See [The laboratory](../guide/lab.md) for how to run a claim",
         "yourself.",
         "",
+        "A verdict that would pass whatever the theory said is worth nothing. So each prediction alone is",
+        "made larger and smaller, and the verdict asked again: *notices* is the factor from which on the",
+        "claim fails, for its dullest prediction. Bounds need not be close, and are left out of this column.",
+        "",
         false_alarms(records),
         "",
     ]
@@ -93,15 +98,15 @@ def overview(chapters: dict[str, list[dict]]) -> str:
         lines += [
             f"## {name}",
             "",
-            "| claim | in short | verdict | statistic | tolerance |",
-            "|---|---|---|---|---|",
+            "| claim | in short | verdict | statistic | tolerance | notices |",
+            "|---|---|---|---|---|---:|",
         ]
         for record in group:
             check = decisive(record)
             lines.append(
                 f"| [{record['id']}]({slug(name)}.md#{record['id']}) | {text(record['title'])} | "
                 f"{verdict(record['holds'])} | {number(check['statistic'], 2)} ({check['criterion']}) | "
-                f"{number(check['tolerance'], 2)} |"
+                f"{number(check['tolerance'], 2)} | {notices(record)} |"
             )
         lines.append("")
     return "\n".join(lines)
@@ -115,6 +120,14 @@ def false_alarms(records: list[dict]) -> str:
         f"{noisy} of the comparisons have noise. If every claim is true, a run with random keys still has "
         f"a failing one with a probability of at most {100 * total:.2g} %."
     )
+
+
+def notices(record: dict) -> str:
+    """The factor that a claim notices in its dullest prediction that is no bound."""
+    if record.get("teeth") is None:
+        return "-"
+    factors = [tooth["notices"] for tooth in record["teeth"] if tooth["bound"] is None]
+    return factor_words(None if None in factors else max(factors)) if factors else "a bound"
 
 
 def chapter_page(name: str, group: list[dict]) -> str:
@@ -134,6 +147,8 @@ def chapter_page(name: str, group: list[dict]) -> str:
             "|---|---:|---:|---|---:|---|",
             *(check_row(check) for check in record["checks"]),
             "",
+            *allowances(record),
+            *teeth_lines(record),
             f"*Source:* {text(record['source'])}.",
             "",
             f"*Run:* `finitewidth lab run {record['id']} --scale {record['scale']} --seed {record['seed']}`; "
@@ -141,6 +156,35 @@ def chapter_page(name: str, group: list[dict]) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def allowances(record: dict) -> list[str]:
+    """What comparisons forgive beside noise: by name, with its largest size."""
+    named = [check for check in record["checks"] if check.get("allowed_for") not in (None, "", "rounding")]
+    if not named:
+        return []
+    words = [
+        f"{text(check['name'])}: {number(check['allowance'], 2)} for {text(check['allowed_for'])}"
+        + (
+            f" (z-score without it {number(check['unforgiven'], 2)})"
+            if check["criterion"] == "z-score"
+            else ""
+        )
+        for check in named
+    ]
+    return [f"*Allows* {'; '.join(words)}.", ""]
+
+
+def teeth_lines(record: dict) -> list[str]:
+    """By which factor each prediction may be wrong before the claim fails."""
+    if not record.get("teeth"):
+        return []
+    side = {"above": ", an upper bound", "below": ", a lower bound", None: ""}
+    words = [
+        f"{text(tooth['quantity'])}{side[tooth['bound']]}: {factor_words(tooth['notices'])}"
+        for tooth in record["teeth"]
+    ]
+    return [f"*Notices a factor of:* {'; '.join(words)}.", ""]
 
 
 def check_row(check: dict) -> str:

@@ -28,25 +28,25 @@ def default_jobs(claims: int) -> int:
 
 
 def records_of(
-    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int, teeth: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Run claims, save each, and give its record as soon as it is there."""
     if min(jobs, len(chosen)) == 1:
-        yield from (_saved(c, scale, seed, out) for c in chosen)
+        yield from (_saved(c, scale, seed, out, teeth) for c in chosen)
         return
     most = _CLAIMS_PER_PROCESS * jobs
     for start in range(0, len(chosen), most):
-        yield from _in_processes(chosen[start : start + most], scale, seed, out, jobs)
+        yield from _in_processes(chosen[start : start + most], scale, seed, out, jobs, teeth)
 
 
 def _in_processes(
-    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int, teeth: bool
 ) -> Iterator[dict[str, Any]]:
     """Run claims in processes that end with them."""
     older = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(min(jobs, len(chosen)), multiprocessing.get_context("spawn"), _start)
     try:
-        running = [pool.submit(_run_by_id, c.id, scale, seed, out) for c in chosen]
+        running = [pool.submit(_run_by_id, c.id, scale, seed, out, teeth) for c in chosen]
         for done in as_completed(running):
             yield done.result()
     except BrokenProcessPool:
@@ -61,11 +61,11 @@ def _in_processes(
 
 
 def records_of_cluster(
-    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, scheduler: str
+    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, scheduler: str, teeth: bool = False
 ) -> Iterator[dict[str, Any]]:
     """The same on the workers of a Dask cluster; this process saves."""
     with DaskCluster(scheduler) as cluster:
-        for found in cluster.map(run_on_worker, [c.id for c in chosen], scale, seed):
+        for found in cluster.map(run_on_worker, [c.id for c in chosen], scale, seed, teeth):
             outcome = from_worker(found)
             save(outcome, out)
             yield record(outcome)
@@ -77,11 +77,11 @@ def _start() -> None:
     warnings.showwarning = show_warning
 
 
-def _run_by_id(id: str, scale: Scale, seed: int, out: Path) -> dict[str, Any]:
-    return _saved(claim(id), scale, seed, out)
+def _run_by_id(id: str, scale: Scale, seed: int, out: Path, teeth: bool) -> dict[str, Any]:
+    return _saved(claim(id), scale, seed, out, teeth)
 
 
-def _saved(claim: Claim, scale: Scale, seed: int, out: Path) -> dict[str, Any]:
-    outcome = run_claim(claim, scale, seed)
+def _saved(claim: Claim, scale: Scale, seed: int, out: Path, teeth: bool) -> dict[str, Any]:
+    outcome = run_claim(claim, scale, seed, teeth)
     save(outcome, out)
     return record(outcome)

@@ -15,6 +15,7 @@ from finitewidth.course._lab.claim import Claim, Scale
 from finitewidth.course._lab.ledger import decisive, last_record, strain, write_ledger
 from finitewidth.course._lab.registry import chapter_claims, claim, claims
 from finitewidth.course._lab.runner import describe
+from finitewidth.course._lab.teeth import factor_words
 
 Record = Mapping[str, Any]
 
@@ -75,7 +76,13 @@ def chosen(names: list[str], everything: bool) -> list[Claim]:
 
 
 def run_all(
-    chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int, scheduler: str | None = None
+    chosen: Sequence[Claim],
+    scale: Scale,
+    seed: int,
+    out: Path,
+    jobs: int,
+    scheduler: str | None = None,
+    teeth: bool = False,
 ) -> list[dict[str, Any]]:
     """Run claims and save each, with a bar that says how far it is; their records in the order given."""
     columns = (
@@ -88,9 +95,9 @@ def run_all(
     with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as progress:
         task = progress.add_task("the first claims", total=len(chosen))
         running = (
-            records_of(longest_first, scale, seed, out, jobs)
+            records_of(longest_first, scale, seed, out, jobs, teeth)
             if scheduler is None
-            else records_of_cluster(longest_first, scale, seed, out, scheduler)
+            else records_of_cluster(longest_first, scale, seed, out, scheduler, teeth)
         )
         for record in running:
             found[record["id"]] = record
@@ -108,7 +115,7 @@ def verdicts(records: Sequence[Record]) -> Table:
     table.add_column("claim", overflow="fold", min_width=22)
     table.add_column("predicted", justify="right", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
-    table.add_column("statistic", overflow="fold")
+    table.add_column("statistic", overflow="fold", max_width=max(20, output.width - 60))
     table.add_column("verdict", no_wrap=True)
     for record in records:
         check = decisive(record)
@@ -119,10 +126,52 @@ def verdicts(records: Sequence[Record]) -> Table:
             f"[cyan]{record['id']}[/]\n{escape(record['title'])}",
             _number(check["predicted"], 5),
             _number(check["measured"], 5) + error,
-            escape(f"{check['name']}:\n{check['criterion']}\n{distance}"),
+            escape(f"{check['name']}:\n{check['criterion']}\n{distance}{allowance(check)}"),
             ("[green]holds[/]" if record["holds"] else "[bold red]fails[/]") + f"\n{record['seconds']:.1f} s",
         )
     return table
+
+
+def teeth(records: Sequence[Record]) -> Table:
+    """One row for each prediction: the factor by which it may be wrong before the claim fails."""
+    table = Table(
+        caption="Each prediction alone is made too large and too small; shown is the factor from which on "
+        "the verdict notices. Zero moves by parts of its unit: 1.3 stands for 0.3 of it.",
+        caption_justify="left",
+    )
+    table.add_column("claim", overflow="fold")
+    table.add_column("prediction", overflow="fold")
+    for name in ("too large", "too small", "states"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for record in records:
+        for i, tooth in enumerate(record["teeth"]):
+            bound = {"above": "an upper bound", "below": "a lower bound"}.get(tooth["bound"], "")
+            remark = bound or ("" if tooth["sign"] else "[bold red]the other sign passes[/]")
+            colour = "green" if tooth["sharp"] else "bold red"
+            table.add_row(
+                f"[cyan]{record['id']}[/]" if i == 0 else "",
+                escape(tooth["quantity"]) + (f"\n{remark}" if remark else ""),
+                *(
+                    "" if tooth["bound"] == side else f"[{colour}]{factor_words(tooth[way])}[/]"
+                    for way, side in (("larger", "above"), ("smaller", "below"))
+                ),
+                f"{tooth['stated']:g}",
+            )
+        table.add_section()
+    return table
+
+
+def blunt(records: Sequence[Record]) -> list[str]:
+    """One sentence for every prediction in which a claim notices less than it states."""
+    return [
+        f"{record['id']}, {tooth['quantity']}: a wrong sign is not noticed."
+        if not tooth["sign"]
+        else f"{record['id']}, {tooth['quantity']}: should notice a factor of {tooth['stated']:g}, "
+        f"notices {factor_words(tooth['notices'])}."
+        for record in records
+        for tooth in record["teeth"]
+        if not tooth["sharp"]
+    ]
 
 
 def failures(records: Sequence[Record]) -> list[str]:
@@ -135,6 +184,14 @@ def failures(records: Sequence[Record]) -> list[str]:
         for check in record["checks"]
         if not check["holds"]
     ]
+
+
+def allowance(check: Mapping[str, Any]) -> str:
+    """What a comparison forgives beside noise, by name and size, and what a z-score would be without it."""
+    if not check.get("allowed_for"):
+        return ""
+    without = f", without it {_number(check['unforgiven'], 2)}" if check["criterion"] == "z-score" else ""
+    return f"\nallows {_number(check['allowance'], 2)} for {check['allowed_for']}{without}"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -18,7 +18,9 @@ from finitewidth.course._lab.runner import run_claim, save
 __all__ = ["Check", "Claim", "Estimate", "Outcome", "Scale", "Verdict", "claim", "claims", "run"]
 
 
-def run(id: str, scale: Scale = "quick", *, seed: int = 0, out: str | Path | None = None) -> Outcome:
+def run(
+    id: str, scale: Scale = "quick", *, seed: int = 0, out: str | Path | None = None, teeth: bool = False
+) -> Outcome:
     """Run one claim.
 
     Parameters
@@ -31,8 +33,10 @@ def run(id: str, scale: Scale = "quick", *, seed: int = 0, out: str | Path | Non
         Seed of the random key of the measurement.
     out
         Directory for the JSON file and the figure; nothing is written without it.
+    teeth
+        Also find which errors of the theory the verdict notices.
     """
-    outcome = run_claim(claim(id), scale, seed)
+    outcome = run_claim(claim(id), scale, seed, teeth)
     if out is not None:
         save(outcome, Path(out))
     return outcome

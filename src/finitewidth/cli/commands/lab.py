@@ -75,11 +75,18 @@ def run_claims(
         ),
     ] = None,
     scheduler: options.Scheduler = None,
+    teeth: Annotated[
+        bool, typer.Option("--teeth", help="Make each prediction wrong in turn: which errors are noticed?")
+    ] = False,
     as_json: options.Json = False,
     traceback: options.Traceback = False,
 ) -> None:
-    """Run claims, print the verdicts, save a figure and a JSON file for each; exit code 1 if one fails."""
+    """Run claims, print the verdicts, save a figure and a JSON file for each; exit code 1 if one fails.
+
+    With --teeth also if one notices less than it states.
+    """
     check_folder(out)
+    from finitewidth.cli import lab_job
     from finitewidth.cli.claim_processes import default_jobs
     from finitewidth.cli.lab_job import chosen, failures, false_alarms, run_all, verdicts
 
@@ -87,14 +94,19 @@ def run_claims(
     fixed = [c.id for c in asked if c.deterministic]
     if seed is not None and fixed:
         note(f"--seed changes nothing in {', '.join(fixed)}: no random numbers are drawn there.")
-    records = run_all(asked, scale, seed or 0, out, jobs or default_jobs(len(asked)), scheduler)
+    records = run_all(asked, scale, seed or 0, out, jobs or default_jobs(len(asked)), scheduler, teeth)
     if as_json:
         typer.echo(json.dumps(records, indent=1))
     else:
         output.print(verdicts(records))
+        if teeth:
+            output.print(lab_job.teeth(records))
         say(output, false_alarms(records))
         say(output, f"Figures and numbers are in {out}, a summary in {out / 'ledger.json'}.")
     for failure in failures(records):
         say(messages, failure, "fails:", "bold red")
-    if not all(record["holds"] for record in records):
+    dull = lab_job.blunt(records) if teeth else []
+    for sentence in dull:
+        say(messages, sentence, "blunt:", "bold red")
+    if dull or not all(record["holds"] for record in records):
         raise typer.Exit(1)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from finitewidth.course._lab.figures import Curves
+    from finitewidth.course._lab.teeth import Tooth
 
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
@@ -25,6 +26,8 @@ Prediction = Mapping[str, np.ndarray]
 Measurement = Mapping[str, Estimate]
 # What a mistaken theory would say, from the setting and the right prediction.
 Wrong = Callable[[Any, Any], Any]
+# Where a bound lies, seen from the measured numbers.
+Side = Literal["above", "below"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ class Check:
     statistic, tolerance
         Their distance by the criterion, and what is allowed: the theory's own tolerance, fixed in advance,
         and `limit` standard errors for noise. A z-score counts standard errors beyond the theory's own.
+    allowance, allowed_for
+        The theory's own tolerance at this entry, and its name: a distance, or a part of the prediction where
+        the criterion is a relative error.
+    unforgiven
+        What the statistic would be without the allowance.
     criterion
         How the distance is taken.
     limit
@@ -63,6 +71,9 @@ class Check:
     limit: float = 0.0
     entries: int = 1
     false_alarm: float = 0.0
+    allowance: float = 0.0
+    allowed_for: str = ""
+    unforgiven: float | None = None
     compared: tuple[np.ndarray, Estimate] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -130,6 +141,18 @@ class Claim(Generic[Setting]):
         attributes of the setting; None draws measured against predicted entries.
     deterministic
         Whether the measurement ignores its key: enumeration or direct integration of a fixed problem.
+    bounds
+        Predictions that are bounds, and on which side of the measured numbers they lie.
+    context
+        What `theory` returns for the figure alone, or for other claims of the same setting: nothing is
+        predicted of it, and `compare` does not get it.
+    gaps
+        Quantities with entries that are not numbers, and why.
+    notices
+        The factor by which a prediction may be wrong without failing, where it is worse than `NOTICES`: one
+        for both scales, or one for each (see `finitewidth.course._lab.teeth`).
+    units
+        What counts as an error of 100 % in a prediction that is zero: 1 where nothing is said.
     chapter
         Title of the chapter, which the registry takes from the package of the claim's module.
     """
@@ -146,6 +169,11 @@ class Claim(Generic[Setting]):
     wrong: Mapping[str, Wrong | tuple[Wrong, ...]]
     figure: "Callable[[Setting, Prediction, Measurement], Figure] | Curves | tuple[Curves, ...] | None" = None
     deterministic: bool = False
+    bounds: Mapping[str, Side] = field(default_factory=dict)
+    context: tuple[str, ...] = ()
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    notices: Mapping[str, float | tuple[float, float]] = field(default_factory=dict)
+    units: Mapping[str, float] = field(default_factory=dict)
     chapter: str = ""
 
     def __post_init__(self):
@@ -169,9 +197,32 @@ class Claim(Generic[Setting]):
         problem_key, key = jax.random.split(key)
         return setting.drawn(problem_key), key
 
+    def predict(self, problem: Setting) -> tuple[Prediction, Prediction]:
+        """What the theory predicts, and what else it computed for the figure."""
+        found = {name: np.asarray(value, dtype=float) for name, value in self.theory(problem).items()}
+        unknown = (
+            self.bounds.keys() | self.notices.keys() | self.units.keys() | {*self.context}
+        ) - found.keys()
+        if unknown:
+            raise ValueError(
+                f"claim {self.id} says something about {', '.join(sorted(unknown))}: no such prediction."
+            )
+        context = {name: found.pop(name) for name in self.context}
+        return found, context
+
     def verdict(self, problem: Setting, prediction: Prediction, measurement: Measurement) -> Verdict:
-        """The checks between a prediction and a measurement."""
-        return Verdict(tuple(self.compare(problem, prediction, measurement)))
+        """The checks between a prediction and a measurement; what is not a number fails, compared or not."""
+        checks = tuple(self.compare(problem, prediction, measurement))
+        return Verdict((*checks, *self._not_numbers(prediction, measurement)))
+
+    def _not_numbers(self, prediction: Prediction, measurement: Measurement) -> Iterator[Check]:
+        sides = (("predicted", prediction), ("measured", {n: e.value for n, e in measurement.items()}))
+        for side, numbers in sides:
+            for name, value in numbers.items():
+                count = float(np.count_nonzero(np.isnan(value)))
+                if count and name not in self.gaps:
+                    words = f"entries of {name} that are {side} as not a number"
+                    yield Check(words, 0.0, count, count, 0.5, "absolute error")
 
     def mistaken(self, problem: Setting, prediction: Prediction) -> Iterator[tuple[str, Prediction]]:
         """The prediction of every wrong theory, and what is wrong in it."""
@@ -196,6 +247,8 @@ class Outcome:
     prediction: Prediction
     measurement: Measurement
     verdict: Verdict
+    context: Prediction = field(default_factory=dict)
+    teeth: "tuple[Tooth, ...] | None" = None
 
     @property
     def holds(self) -> bool:
@@ -210,4 +263,4 @@ class Outcome:
             return entries(title, checks)
         if isinstance(figure, Curves | tuple):
             return along(title, figure if isinstance(figure, tuple) else (figure,), checks, self.problem)
-        return figure(self.problem, self.prediction, self.measurement)
+        return figure(self.problem, {**self.prediction, **self.context}, self.measurement)

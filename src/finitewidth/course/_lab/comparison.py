@@ -1,7 +1,7 @@
 """How far a measurement may be from its prediction: a tolerance of the theory's own, and noise beyond it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -18,6 +18,17 @@ _SLACK = 1e-9
 
 Measured = Estimate | Numbers
 Criterion = Literal["z-score", "relative error", "absolute error"]
+# What an allowance is for, where a comparison does not say it more closely.
+LEFT_OUT = "orders that the theory leaves out"
+TOLERANCE = "the tolerance of the claim"
+
+
+class Allowance(NamedTuple):
+    """What a comparison forgives beside noise: a name, its size, and the statistic without it."""
+
+    name: str
+    size: Numbers
+    unforgiven: Numbers
 
 
 def noise_limit(entries: int, dof: Numbers = np.inf, sides: Literal[1, 2] = 2) -> np.ndarray:
@@ -40,7 +51,9 @@ def depth_over_width(depth: np.ndarray | int, width: np.ndarray | int) -> np.nda
     return np.asarray(np.asarray(depth) / np.asarray(width))
 
 
-def z_score(name: str, predicted: Numbers, measured: Estimate, truncation: Numbers = 0.0) -> Check:
+def z_score(
+    name: str, predicted: Numbers, measured: Estimate, truncation: Numbers = 0.0, allowed_for: str = LEFT_OUT
+) -> Check:
     """Standard errors between the two, beyond a truncation error known in advance.
 
     Parameters
@@ -51,6 +64,8 @@ def z_score(name: str, predicted: Numbers, measured: Estimate, truncation: Numbe
         Arrays of one shape; the entry that disagrees most decides.
     truncation
         Absolute distance that the theory itself allows, such as K depth/width.
+    allowed_for
+        What it is allowed for.
     """
     predicted, measured = _matched(predicted, measured)
     limit = noise_limit(_noisy(measured), measured.dof)
@@ -58,29 +73,42 @@ def z_score(name: str, predicted: Numbers, measured: Estimate, truncation: Numbe
     excess = distance - truncation - _ROUNDING * np.abs(predicted)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(excess <= 0, 0.0, excess / measured.sem)
+        unforgiven = np.where(distance <= _ROUNDING * np.abs(predicted), 0.0, distance / measured.sem)
     rank = distance if np.all(excess <= 0) else z / limit
-    return _worst(name, "z-score", predicted, measured, z, limit, limit, rank)
+    allowance = Allowance(allowed_for, truncation, unforgiven)
+    return _worst(name, "z-score", predicted, measured, z, limit, limit, rank, allowance)
 
 
-def relative_error(name: str, predicted: Numbers, measured: Measured, tolerance: Numbers) -> Check:
+def relative_error(
+    name: str, predicted: Numbers, measured: Measured, tolerance: Numbers, allowed_for: str = TOLERANCE
+) -> Check:
     """Relative distance of two numbers, or of the entry of two arrays that disagrees most.
 
-    It may exceed the tolerance by noise, if the measurement has a standard error.
+    It may exceed the tolerance by noise, if the measurement has a standard error; `allowed_for` says what the
+    tolerance is for.
     """
     predicted, measured = _matched(predicted, measured)
     limit = noise_limit(_noisy(measured), measured.dof)
     error = np.abs(measured.value / predicted - 1)
     allowed = tolerance + limit * measured.sem / np.abs(predicted)
-    return _worst(name, "relative error", predicted, measured, error, allowed, limit, error / allowed)
+    allowance = Allowance(allowed_for, tolerance, error)
+    return _worst(
+        name, "relative error", predicted, measured, error, allowed, limit, error / allowed, allowance
+    )
 
 
-def absolute_error(name: str, predicted: Numbers, measured: Measured, tolerance: Numbers) -> Check:
+def absolute_error(
+    name: str, predicted: Numbers, measured: Measured, tolerance: Numbers, allowed_for: str = TOLERANCE
+) -> Check:
     """Distance of two numbers, or of the entry of two arrays that disagrees most; noise as above."""
     predicted, measured = _matched(predicted, measured)
     limit = noise_limit(_noisy(measured), measured.dof)
     error = np.abs(measured.value - predicted)
     allowed = tolerance + limit * measured.sem
-    return _worst(name, "absolute error", predicted, measured, error, allowed, limit, error / allowed)
+    allowance = Allowance(allowed_for, tolerance, error)
+    return _worst(
+        name, "absolute error", predicted, measured, error, allowed, limit, error / allowed, allowance
+    )
 
 
 def compare_each(
@@ -113,9 +141,9 @@ def upper_bound(name: str, bound: Numbers, measured: Measured) -> Check:
     limit = noise_limit(_noisy(measured), measured.dof, sides=1)
     excess = (measured.value - bound) / np.abs(bound)
     allowed = _SLACK + limit * measured.sem / np.abs(bound)
-    return _worst(
-        name, "relative error", bound, measured, np.maximum(excess, 0.0), allowed, limit, excess / allowed
-    )
+    over = np.maximum(excess, 0.0)
+    allowance = Allowance("rounding", _SLACK, over)
+    return _worst(name, "relative error", bound, measured, over, allowed, limit, excess / allowed, allowance)
 
 
 def _matched(predicted: Numbers, measured: Measured) -> tuple[np.ndarray, Estimate]:
@@ -138,6 +166,7 @@ def _worst(
     tolerance: Numbers,
     limit: Numbers,
     rank: Numbers,
+    allowance: Allowance,
 ) -> Check:
     """The entry that came closest to its tolerance; one without a finite standard error is beyond any."""
     broken = ~np.isfinite(measured.sem)
@@ -156,5 +185,8 @@ def _worst(
         limit=pick(limit) if noisy else 0.0,
         entries=measured.value.size,
         false_alarm=FALSE_ALARM if noisy else 0.0,
+        allowance=(size := pick(allowance.size)),
+        allowed_for=allowance.name if size else "",
+        unforgiven=pick(allowance.unforgiven),
         compared=(predicted, measured),
     )

@@ -15,35 +15,39 @@ from finitewidth._base.whole_files import whole_file
 from finitewidth.architecture.saving import versions
 from finitewidth.course._lab import registry
 from finitewidth.course._lab.claim import Check, Claim, Outcome, Scale
+from finitewidth.course._lab.teeth import Tooth, examined
 from finitewidth.report import style
 
 
-def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0) -> Outcome:
-    """Predict, measure and compare."""
+def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0, teeth: bool = False) -> Outcome:
+    """Predict, measure and compare; with `teeth`, find which errors of the theory the verdict notices."""
     release_programs()
     problem, key = claim.problem(scale, seed)
     start, cpu_start = time.perf_counter(), time.process_time()
-    prediction = {name: np.asarray(value, dtype=float) for name, value in claim.theory(problem).items()}
+    prediction, context = claim.predict(problem)
     measurement = claim.measure(problem, key)
     verdict = claim.verdict(problem, prediction, measurement)
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     return Outcome(
         claim=claim,
         scale=scale,
         seed=seed,
         problem=problem,
         dtype=jnp.zeros(()).dtype.name,
-        seconds=time.perf_counter() - start,
-        cpu_seconds=time.process_time() - cpu_start,
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
         versions={"python": platform.python_version(), **versions()},
         prediction=prediction,
         measurement=measurement,
         verdict=verdict,
+        context=context,
+        teeth=tuple(examined(claim, scale, problem, prediction, measurement)) if teeth else None,
     )
 
 
-def run_on_worker(id: str, scale: Scale, seed: int) -> dict[str, Any]:
+def run_on_worker(id: str, scale: Scale, seed: int, teeth: bool = False) -> dict[str, Any]:
     """Run the claim of this id on a worker; its functions do not travel, what came out does."""
-    outcome = run_claim(registry.claim(id), scale, seed)
+    outcome = run_claim(registry.claim(id), scale, seed, teeth)
     fields = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
     return fields | {"claim": id}
 
@@ -83,12 +87,20 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "versions": dict(outcome.versions),
         "setting": {k: _plain(v) for k, v in dataclasses.asdict(outcome.problem).items()},
         "predicted": {name: _plain(value) for name, value in outcome.prediction.items()},
+        "context": {name: _plain(value) for name, value in outcome.context.items()},
+        "gaps": dict(outcome.claim.gaps),
         "measured": {
             name: {"value": _plain(value), "sem": _plain(sem)}
             for name, (value, sem) in outcome.measurement.items()
         },
+        "teeth": outcome.teeth and [_tooth_record(tooth) for tooth in outcome.teeth],
         "figure": f"{outcome.claim.id}.png",
     }
+
+
+def _tooth_record(tooth: Tooth) -> dict[str, Any]:
+    numbers = {name: _plain(value) for name, value in vars(tooth).items()}
+    return numbers | {"notices": _plain(tooth.notices), "sharp": tooth.sharp}
 
 
 def _check_record(check: Check) -> dict[str, Any]:
