@@ -133,7 +133,10 @@ CALLS = {
     ),
     "kernels None": (lambda: fw.kernels(NET, None), "x1 is not an array of numbers."),
     "kernels str": (lambda: fw.kernels(NET, "abc"), "x1 is not an array of numbers."),
-    "kernels ragged": (lambda: fw.kernels(NET, [[1.0], [1.0, 2.0]]), "x1 is not an array of numbers."),
+    "kernels ragged": (
+        lambda: fw.kernels(NET, [[1.0], [1.0, 2.0]]),
+        "x1 is not an array of numbers: its rows have between 1 and 2 entries.",
+    ),
     "kernels complex": (lambda: fw.kernels(NET, X + 1j), "x1 must be real, got complex128."),
     "kernels sparse": (
         lambda: fw.kernels(NET, sp.csr_matrix(X)),
@@ -217,24 +220,52 @@ CALLS = {
         "for activations with kinks), got '1'.",
     ),
     "predict order True": (
+        lambda: fw.predict(NET, X, Y, X_TEST, order=True),
+        "for activations with kinks), got True.",
+    ),
+    "predict order 1.0": (
+        lambda: fw.predict(NET, X, Y, X_TEST, order=1.0),
+        "for activations with kinks), got 1.0.",
+    ),
+    "predict order list": (
         lambda: fw.predict(NET, X, Y, X_TEST, order=[1]),
         "for activations with kinks), got [1].",
     ),
     "predict ridge str": (
         lambda: fw.predict(NET, X, Y, X_TEST, ridge="auto"),
-        "ridge must be zero or more, got 'auto'.",
+        "ridge must be zero or more, and finite, got 'auto'.",
     ),
     "predict ridge None": (
         lambda: fw.predict(NET, X, Y, X_TEST, ridge=None),
-        "ridge must be zero or more, got None.",
+        "ridge must be zero or more, and finite, got None.",
     ),
     "predict ridge nan": (
         lambda: fw.predict(NET, X, Y, X_TEST, ridge=float("nan")),
-        "ridge must be zero or more, got nan.",
+        "ridge must be zero or more, and finite, got nan.",
+    ),
+    "predict ridge inf": (
+        lambda: fw.predict(NET, X, Y, X_TEST, ridge=math.inf),
+        "ridge must be zero or more, and finite, got inf.",
+    ),
+    "kernels given ridge inf": (
+        lambda: fw.predict_from_kernels(*3 * [fw.Kernels(np.eye(2), np.eye(2))], np.ones(2), ridge=math.inf),
+        "ridge must be zero or more, and finite, got inf.",
+    ),
+    "predict ragged x": (
+        lambda: fw.predict(NET, [[1.0, 2.0], [3.0]], [1.0, 2.0], X_TEST),
+        "x_train is not an array of numbers: its rows have between 1 and 2 entries.",
+    ),
+    "predict ragged x_test": (
+        lambda: fw.predict(NET, X, Y, [[1.0, 2.0], [3.0]]),
+        "x_test is not an array of numbers: its rows have between 1 and 2 entries.",
+    ),
+    "predict ragged y": (
+        lambda: fw.predict(NET, X[:2], [[1.0, 2.0], [3.0]], X_TEST),
+        "y_train is not an array of numbers: its rows have between 1 and 2 entries.",
     ),
     "predict ridge array": (
         lambda: fw.predict(NET, X, Y, X_TEST, ridge=np.ones(6)),
-        "ridge must be zero or more, got array([1., 1., 1., 1., 1., 1.]).",
+        "ridge must be zero or more, and finite, got array([1., 1., 1., 1., 1., 1.]).",
     ),
     "predict method str": (
         lambda: fw.predict(NET, X, Y, X_TEST, order=1, method="dense"),
@@ -272,6 +303,27 @@ CALLS = {
     "GD steps 2.5": (
         lambda: fw.GradientDescent(0.1, 2.5),
         "steps must be a whole number, zero or more, or infinity, got 2.5.",
+    ),
+    "GD steps 2**63": (
+        lambda: fw.GradientDescent(0.1, 2**63),
+        "steps must be below 2**63, or infinity for the end of training, got 9223372036854775808.",
+    ),
+    "GD steps 1e30": (
+        lambda: fw.GradientDescent(0.1, 1e30),
+        "steps must be below 2**63, or infinity for the end of training, got 1e+30.",
+    ),
+    "Activation of whole numbers": (
+        lambda: fw.Activation(lambda z: jnp.floor(z).astype(int), name="floor"),
+        "activation 'floor' turned an array of float64 into one of int64; it must return real numbers of the "
+        "type that it was given.",
+    ),
+    "Activation of truths": (
+        lambda: fw.Activation(lambda z: z > 0, name="positive"),
+        "activation 'positive' turned an array of float64 into one of bool; it must return",
+    ),
+    "Activation of complex numbers": (
+        lambda: fw.Activation(lambda z: jnp.exp(1j * z), name="wave"),
+        "activation 'wave' turned an array of float64 into one of complex128; it must return",
     ),
     "GF time str": (lambda: fw.GradientFlow("1"), "time must be zero or more, got '1'."),
     "GF time None": (lambda: fw.GradientFlow(None), "time must be zero or more, got None."),
@@ -325,6 +377,18 @@ CALLS = {
     "verify key int": (
         lambda: fw.verify(LAW, 3, key=0),
         "key must be one key, such as jax.random.key(0), got 0.",
+    ),
+    "verify too many": (
+        lambda: fw.verify(LAW, 10**12),
+        "networks must be at most 10,000,000, got 1,000,000,000,000: so much work is not begun.",
+    ),
+    "train_ensemble too many": (
+        lambda: fw.train_ensemble(NET, KEY, 10_000_001, X, Y, steps=1, learning_rate=0.1),
+        "size must be at most 10,000,000, got 10,000,001: so much work is not begun.",
+    ),
+    "TrainedNetworks too many": (
+        lambda: fw.TrainedNetworks(10**12),
+        "networks must be at most 10,000,000, got 1,000,000,000,000",
     ),
     "verify dtype int": (
         lambda: fw.verify(LAW, 3, dtype=int),
@@ -611,7 +675,7 @@ CALLS = {
     ),
     "NKR ridge": (
         lambda: NearlyKernelRegressor(ridge="auto").fit(X, Y),
-        "ridge must be zero or more, got 'auto'.",
+        "ridge must be zero or more, and finite, got 'auto'.",
     ),
     "Activation None": (
         lambda: fw.Activation(None),

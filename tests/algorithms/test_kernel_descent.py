@@ -89,7 +89,7 @@ def test_more_points_than_features_have_no_end_but_any_time(rng):
 
 def test_negative_ridge_is_refused(features):
     kernel = jnp.asarray(features[0] @ features[0].T)
-    with pytest.raises(ValueError, match="ridge must be zero or more, got -1"):
+    with pytest.raises(ValueError, match="ridge must be zero or more, and finite, got -1"):
         smoother(kernel, kernel, GradientFlow(), -1.0)
 
 

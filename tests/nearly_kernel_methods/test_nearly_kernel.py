@@ -259,7 +259,7 @@ class TestBadInput:
     def test_values(self):
         self.refused("y holds NaN", change=lambda a: {"y": np.full(6, np.nan)})
         self.refused("mu_test holds NaN", change=lambda a: {"mu_test": np.full((5, 6, 6), np.nan)})
-        self.refused("ridge must be zero or more, got -1", ridge=-1.0)
+        self.refused("ridge must be zero or more, and finite, got -1", ridge=-1.0)
         lopsided = lambda a: {"k_train": a["k_train"] + np.triu(np.ones((6, 6)), 1)}
         self.refused("k_train must be symmetric, but differs from its transpose by 1", change=lopsided)
 

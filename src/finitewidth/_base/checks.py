@@ -53,6 +53,12 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a positive number, got {value!r}.")
 
 
+def check_ridge(ridge: Any) -> None:
+    """Refuse what is not the strength of a penalty."""
+    if not (is_number(ridge) and 0 <= ridge < math.inf):
+        raise ValueError(f"ridge must be zero or more, and finite, got {ridge!r}.")
+
+
 def as_number(name: str, value: Any) -> float:
     """One finite number as a plain one."""
     if not (is_number(value) and math.isfinite(value)):
@@ -72,7 +78,17 @@ def as_numbers(name: str, values: Any) -> Array:
             warnings.simplefilter("ignore", DeprecationWarning)
             array = jnp.asarray(values)
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise ValueError(f"{name} is not an array of numbers.") from None
+        lengths = (
+            [len(row) for row in values if hasattr(row, "__len__")]
+            if isinstance(values, list | tuple)
+            else []
+        )
+        ragged = (
+            f": its rows have between {min(lengths)} and {max(lengths)} entries"
+            if len(set(lengths)) > 1
+            else ""
+        )
+        raise ValueError(f"{name} is not an array of numbers{ragged}.") from None
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real, got {array.dtype}.")
     if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):

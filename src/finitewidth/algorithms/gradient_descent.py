@@ -13,6 +13,9 @@ from finitewidth._base.linalg.descent_filter import descent_gain, descent_residu
 from finitewidth.algorithms.clocks import Steps
 from finitewidth.algorithms.interface import Eigenvalues, SpectralAlgorithm
 
+# Whole numbers from here on do not fit into 64 bits.
+_MOST_STEPS = 2**63
+
 
 class GradientDescent(SpectralAlgorithm):
     """Full-batch gradient descent on half the sum of squared errors.
@@ -35,6 +38,10 @@ class GradientDescent(SpectralAlgorithm):
             math.isfinite(self.steps) and self.steps != int(self.steps)
         ):
             raise ValueError(f"steps must be a whole number, zero or more, or infinity, got {self.steps!r}.")
+        if _MOST_STEPS <= self.steps < math.inf:
+            raise ValueError(
+                f"steps must be below 2**63, or infinity for the end of training, got {self.steps!r}."
+            )
 
     @property
     def converged(self) -> bool:

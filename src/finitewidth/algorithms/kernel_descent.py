@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from scipy.linalg import eigh
 
 from finitewidth._base.arrays import AnyArray
-from finitewidth._base.checks import is_number
+from finitewidth._base.checks import check_ridge
 from finitewidth._base.linalg.cholesky import LOST, Cholesky, SingularKernelError, factorise
 from finitewidth._base.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.algorithms.interface import SpectralAlgorithm
@@ -115,8 +115,7 @@ def training_filter(
     The end of training needs a Cholesky factorisation only; any other time needs the full spectrum,
     from which the algorithm's open choices are made. A `spectrum` that is known serves both.
     """
-    if not (is_number(ridge) and ridge >= 0):
-        raise ValueError(f"ridge must be zero or more, got {ridge}.")
+    check_ridge(ridge)
     if spectrum is not None or not algorithm.converged:
         return spectral_filter(spectrum or Spectrum.of(kernel), algorithm, ridge)
     if algorithm.can_diverge:

@@ -140,12 +140,19 @@ def _check_on_nodes(name: str, function: Elementwise) -> None:
     with outside_tracing():
         nodes = jnp.asarray(gaussian_rule().nodes)
         try:
-            value, slope = evaluate(function, nodes)
+            kind = jnp.asarray(function(nodes)).dtype
+            found = evaluate(function, nodes) if jnp.issubdtype(kind, jnp.floating) else None
         except Exception as error:
             raise ValueError(
                 f"activation {name!r} must be a function of one array, written with jax.numpy; called with "
                 f"an array of shape {nodes.shape} it raised {type(error).__name__}."
             ) from error
+    if found is None:
+        raise ValueError(
+            f"activation {name!r} turned an array of {nodes.dtype} into one of {kind}; it must return real "
+            "numbers of the type that it was given."
+        )
+    value, slope = found
     if value.shape != nodes.shape:
         raise ValueError(
             f"activation {name!r} turned an array of shape {nodes.shape} into shape {value.shape}; "

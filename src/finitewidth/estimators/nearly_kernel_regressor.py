@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from finitewidth._base.checks import check_positive, check_whole, is_number
+from finitewidth._base.checks import check_positive, check_ridge, check_whole
 from finitewidth.algorithms.direct_optimization import DirectOptimization
 from finitewidth.algorithms.interface import check_algorithm
 from finitewidth.architecture.models.meta_kernel import MetaKernel, ScaledMetaKernel
@@ -191,8 +191,7 @@ class NearlyKernelRegressor(RegressorMixin, BaseEstimator):
         check_algorithm(self._algorithm())
         check_whole("neurons", self.neurons)
         check_positive("gain", self.gain)
-        if not (is_number(self.ridge) and self.ridge >= 0):
-            raise ValueError(f"ridge must be zero or more, got {self.ridge!r}.")
+        check_ridge(self.ridge)
         if self.order == 2:
             self._algorithm().second_order()
         if isinstance(self.epsilon, str):

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth._base.arrays import AnyArray
+from finitewidth._base.checks import check_ridge
 from finitewidth._base.linalg.cholesky import LOST, SingularKernelError, singular_sentence
 from finitewidth.algorithms.interface import SpectralAlgorithm
 
@@ -64,8 +65,7 @@ def projectors(
     ridge
         Added to the diagonal.
     """
-    if not ridge >= 0:
-        raise ValueError(f"ridge must be zero or more, got {ridge}.")
+    check_ridge(ridge)
     if not algorithm.converged:
         raise ValueError(
             f"the nearly-kernel formula describes training run to the end, got {algorithm!r}: "

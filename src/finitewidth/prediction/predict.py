@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from finitewidth._base.checks import is_number
+from finitewidth._base.checks import check_ridge
 from finitewidth.algorithms.gradient_descent import GradientDescent
 from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
 from finitewidth.architecture.layer import Layer
@@ -140,13 +140,12 @@ def predict(
     >>> bool(jnp.max(law.std) < 1e-6)                 # training points are learnt
     True
     """
-    if order not in (0, 1, "1/2"):
+    if not _is_order(order):
         raise ValueError(
             f'order must be 0 (infinite width), 1 (first correction in 1/width) or "1/2" (in 1/sqrt(width), '
             f"for activations with kinks), got {order!r}."
         )
-    if not (is_number(ridge) and ridge >= 0):
-        raise ValueError(f"ridge must be zero or more, got {ridge!r}.")
+    check_ridge(ridge)
     if algorithm is not None and not isinstance(algorithm, BayesianInference):
         check_algorithm(algorithm, "BayesianInference()")
     if method is not None and not isinstance(method, Method):
@@ -214,9 +213,17 @@ def _warn_of_a_large_correction(
         )
 
 
+def _is_order(order: Any) -> bool:
+    whole = isinstance(order, int | np.integer) and not isinstance(order, bool)
+    return order in (0, 1) if whole else isinstance(order, str) and order == "1/2"
+
+
 def _length(x: ArrayLike | None) -> int:
     """Rows; what is no array is refused later, in words."""
-    shape = () if x is None else np.shape(x)
+    try:
+        shape = () if x is None else np.shape(x)
+    except ValueError:
+        return 0
     return shape[0] if shape else 0
 
 

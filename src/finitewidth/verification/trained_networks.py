@@ -15,6 +15,7 @@ from finitewidth._base.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.algorithms.gradient_descent import GradientDescent
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.architecture.networks import with_outputs
+from finitewidth.networks.members import check_members
 from finitewidth.networks.training.control_variates import PairedEnsemble, paired_ensemble
 from finitewidth.prediction.law.correction import Correction
 from finitewidth.prediction.law.distribution import TrainedDistribution
@@ -50,7 +51,7 @@ class TrainedNetworks(Method):
     expands = False
 
     def __check_init__(self):
-        check_whole("networks", self.networks, least=4)
+        check_members("networks", self.networks, least=4)
         if self.networks % 2:
             raise ValueError(f"networks are trained in pairs: give an even number, got {self.networks}.")
         check_whole("most_steps", self.most_steps)

@@ -12,6 +12,7 @@ from finitewidth.algorithms.gradient_descent import GradientDescent
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.architecture.networks import hidden_widths, with_outputs
 from finitewidth.networks.losses import as_loss
+from finitewidth.networks.members import check_members
 from finitewidth.networks.models import as_model
 from finitewidth.networks.training.ensembles import Ensemble, train_ensemble
 from finitewidth.networks.training.observables import TrainingLoss
@@ -54,7 +55,7 @@ def verify(
     law
         What `predict` returned, for any gradient algorithm and a random start.
     networks
-        How many to train, at least 3.
+        How many to train, at least 3 and at most ten million.
     key
         A `jax.random` key that decides about all networks; `jax.random.key(0)` by default.
     y_test
@@ -93,7 +94,7 @@ def verify(
         given = getattr(law, "__name__", type(law).__name__)
         raise TypeError(f"law must be what finitewidth.predict returned, got {given}.")
     origin, algorithm = _trainable(law.provenance)
-    check_whole("networks", networks)
+    check_members("networks", networks)
     if networks < 3:
         raise ValueError(f"networks must be at least 3 to have a spread, got {networks}.")
     check_whole("most_steps", most_steps)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from finitewidth._base.arrays import AnyArray
-from finitewidth._base.checks import check_key, check_positive, check_whole, is_number
+from finitewidth._base.checks import check_key, check_positive, check_ridge, check_whole
 from finitewidth._base.estimate import Estimate, sample_mean
 from finitewidth.architecture.layer import Layer
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments, rate_tree
@@ -44,8 +44,7 @@ class TangentProducts(eqx.Module):
     ) -> Float[Array, "n out"]:
         """v with (H + ridge) v = b, by conjugate gradients: `rtol` of b is left."""
         self._refuse_two_sets("solve")
-        if not (is_number(ridge) and ridge >= 0):
-            raise ValueError(f"ridge must be zero or more, got {ridge!r}.")
+        check_ridge(ridge)
         check_positive("rtol", rtol)
         solution = _solve(self, self._vector("b", b, self.x1), ridge, rtol, max_steps)
         if bool(solution.result != lx.RESULTS.successful):

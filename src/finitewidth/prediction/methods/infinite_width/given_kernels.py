@@ -6,7 +6,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from finitewidth._base.arrays import as_matrix
-from finitewidth._base.checks import as_numbers, is_number
+from finitewidth._base.checks import as_numbers, check_ridge
 from finitewidth.algorithms.gradient_descent import GradientDescent
 from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
 from finitewidth.prediction.law.distribution import TrainedDistribution
@@ -66,8 +66,7 @@ def predict_from_kernels(
     >>> bool(jnp.max(jnp.abs(law.mean - y)) < 1e-6)
     True
     """
-    if not (is_number(ridge) and ridge >= 0):
-        raise ValueError(f"ridge must be zero or more, got {ridge!r}.")
+    check_ridge(ridge)
     if isinstance(algorithm, BayesianInference):
         if algorithm.width != "infinite":
             raise ValueError('width="finite" needs the network: use predict.')
