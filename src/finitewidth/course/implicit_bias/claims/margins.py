@@ -73,6 +73,7 @@ class Optimality(Separable):
             "weights": exact(tried.weights),
             "multipliers": exact(tried.multipliers),
             "sum": exact(1 / nearest**2),
+            "margins": exact(classes.signed @ tried.weights),
             "cones": exact(cones.weights),
             "cone multipliers": exact(cones.multipliers),
             "machine": exact(machine.weights),
@@ -85,6 +86,7 @@ class Optimality(Separable):
             absolute_error("weights, by trying all sets", w, measured["weights"], _EXACT * size),
             absolute_error("multipliers, by trying all sets", a, measured["multipliers"], _EXACT * size),
             relative_error("sum of multipliers, 1 / margin^2", predicted["sum"], measured["sum"], _EXACT),
+            absolute_error("margins", predicted["margins"], measured["margins"], _EXACT * size),
             absolute_error("weights, by cones", w, measured["cones"], _CONVEX * size),
             absolute_error("multipliers, by cones", a, measured["cone multipliers"], _CONVEX * size),
         ]
@@ -100,6 +102,8 @@ class Optimality(Separable):
                 "stationarity, w - sum a_i y_i x_i", w - a @ rows, np.zeros_like(w), _EXACT * size
             ),
             absolute_error("feasibility, margins below one", np.minimum(m - 1, 0), np.zeros_like(m), _EXACT),
+            absolute_error("margins", predicted["margins"], measured["margins"], _EXACT * size),
+            relative_error("sum of multipliers, 1 / margin^2", predicted["sum"], measured["sum"], _EXACT),
             absolute_error("complementarity, a_i (m_i - 1)", a * (m - 1), np.zeros_like(m), _EXACT * size),
             absolute_error("signs of multipliers", np.minimum(a, 0), np.zeros_like(a), _EXACT),
             absolute_error("cosine with scikit-learn's machine", 1.0, cosine, 1e-3),

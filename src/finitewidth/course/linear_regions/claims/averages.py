@@ -1,5 +1,6 @@
 """How many breakpoints random networks have on a line: in proportion to their neurons."""
 
+import functools
 from dataclasses import dataclass
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 from finitewidth.architecture.mlp import MLP
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.course._lab.comparison import absolute_error, z_score
-from finitewidth.course._lab.estimate import exact, sample_mean, stacked
+from finitewidth.course._lab.estimate import Estimate, exact, sample_mean, stacked
 from finitewidth.course._lab.random_problem import RandomProblem
 from finitewidth.course._lab.sources import BEYOND, orf_543
 from finitewidth.course.linear_regions.networks.relu_regions import random_layers, relu_program
@@ -87,17 +88,19 @@ class Deep(RandomProblem):
         """One for each choice of widths."""
         return [MLP(hidden, "relu", C_B, C_W) for hidden in self.hidden]
 
-    def theory(self) -> Prediction:
+    @functools.cached_property
+    def laws(self) -> list[Estimate]:
+        """Breakpoints by layer of each network, averaged over draws of the theory's own."""
         (a, b), draws = self.interval, self.theory_draws
         keys = jax.random.split(jax.random.key(self.seed), len(self.hidden))
-        laws = [
+        return [
             expected_breakpoints(net, [a], [b], key=key, draws=draws)
             for net, key in zip(self.networks, keys, strict=True)
         ]
+
+    def theory(self) -> Prediction:
         return {
-            "breakpoints": np.array([law.value.sum() for law in laws]),
-            # Errors of layers are correlated, so that they add up in the worst case.
-            "allowed": np.array([_ALLOWED * law.sem.sum() for law in laws]),
+            "breakpoints": np.array([law.value.sum() for law in self.laws]),
             "on the line": np.array([line_breakpoints(hidden) for hidden in self.hidden]),
         }
 
@@ -111,12 +114,15 @@ class Deep(RandomProblem):
         return {"breakpoints": stacked(inside), "on the line": stacked(line)}
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        # Errors of layers are correlated, so that they add up in the worst case.
+        allowed = np.array([_ALLOWED * law.sem.sum() for law in self.laws])
         return [
             z_score(
                 "breakpoints in the interval",
                 predicted["breakpoints"],
                 measured["breakpoints"],
-                predicted["allowed"],
+                allowed,
+                "the sampling error of the theory",
             ),
             z_score("breakpoints on the line", predicted["on the line"], measured["on the line"]),
         ]

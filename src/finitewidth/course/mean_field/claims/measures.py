@@ -199,6 +199,7 @@ CLAIMS = (
         quick=Mixtures(pairs=40),
         full=Mixtures(pairs=400),
         figure=Curves("shares", "share of the second network"),
+        bounds={"line": "above"},
         wrong={"gap": (scaled(2.0), scaled(0.0)), "raised": scaled(0.0), "line": scaled(0.5)},
     ),
     Claim(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import bdtrc
+from scipy.special import bdtr, bdtrc
 
 from finitewidth.course._instruments import layer_integrals
 from finitewidth.course._lab.claim import Check, Checks, Claim, Measurement, Prediction
@@ -83,14 +83,22 @@ class Circle:
 
 @dataclass(frozen=True)
 class RandomKernels(RandomProblem):
-    """Output-layer kernels of random neurons, on growing numbers of points."""
+    """Output-layer kernels of random neurons, on growing numbers of points.
+
+    Two cases are extreme: sums of fair signs many standard deviations out, where only the exponent counts,
+    and neurons that are on or off together at several equal inputs, and seldom on.
+    """
 
     points: tuple[int, ...]
     draws: int
     width: int = 1000
     n_in: int = 10
-    distances: tuple[int, ...] = (14, 18, 22, 26, 30, 34)
+    distances: tuple[int, ...] = (5000, 10_000, 15_000, 20_000, 25_000, 30_000)
     probability: float = 0.05
+    equal: tuple[int, ...] = (1, 2, 4, 8, 16)
+    neurons: int = 1_000_000
+    share_on: float = 0.02
+    rare: float = 1e-6
 
     def inputs(self, points: int) -> Float[np.ndarray, "m d"]:
         """Inputs of length one."""
@@ -98,7 +106,12 @@ class RandomKernels(RandomProblem):
         return x / np.linalg.norm(x, axis=1, keepdims=True)
 
     def theory(self) -> Prediction:
-        found = {"signs": Bernstein(1, 1.0, _SIGNS).tail(np.array(self.distances, dtype=float))}
+        tails = Bernstein(1, 1.0, _SIGNS).tail(np.array(self.distances, dtype=float))
+        equal = [
+            kernel_concentration(np.full((m, m), self.share_on), self.neurons).distance(self.rare)
+            for m in self.equal
+        ]
+        found = {"signs": -np.log(tails), "equal inputs": np.array(equal)}
         for name in _BOUNDED:
             net = equal_layers(1, 1, name, 0.0, 1.0)
             means = [kernels(net, np.sqrt(self.n_in) * self.inputs(m)).nngp for m in self.points]
@@ -112,7 +125,9 @@ class RandomKernels(RandomProblem):
         return found
 
     def measure(self, key) -> Measurement:
-        found = {"signs": exact(2 * bdtrc((_SIGNS + np.array(self.distances)) // 2, _SIGNS, 0.5))}
+        tails = 2 * bdtrc((_SIGNS + np.array(self.distances)) // 2, _SIGNS, 0.5)
+        equal = np.array(self.equal) * self.quantile_of_the_count() / self.neurons
+        found = {"signs": exact(-np.log(tails)), "equal inputs": exact(equal)}
         w = np.asarray(jax.random.normal(key, (self.draws, self.width, self.n_in)))
         for name, (function, mean) in _BOUNDED.items():
             distances = np.array([_distances(function, mean, self.inputs(m), w) for m in self.points])
@@ -120,10 +135,23 @@ class RandomKernels(RandomProblem):
             found[f"{name} growth"] = jackknife(distances.T, lambda mean: mean / mean[0])
         return found
 
+    def quantile_of_the_count(self) -> float:
+        """How far the number of neurons that are on is from its mean, but for the rare probability."""
+        n, p = self.neurons, self.share_on
+        away = np.arange(int(10 * np.sqrt(n * p)))
+        mean = int(n * p)
+        tails = bdtrc(mean + away, n, p) + bdtr(mean - away - 1, n, p)
+        return float(away[np.argmax(tails <= self.rare)])
+
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
+        equal = predicted["equal inputs"], measured["equal inputs"]
         beyond = {name: _share_beyond(self, name, predicted, measured) for name in _BOUNDED}
         return [
-            upper_bound("tail of the sum of 100 signs", predicted["signs"], measured["signs"]),
+            upper_bound(
+                "logarithm of the tail of a million signs", -predicted["signs"], -measured["signs"].value
+            ),
+            upper_bound("quantile at equal inputs", *equal),
+            relative_error("the same from both sides", *equal, 0.22),
             *(
                 upper_bound(f"share of kernels beyond the bound, {name}", self.probability, share_beyond)
                 for name, share_beyond in beyond.items()
@@ -133,7 +161,7 @@ class RandomKernels(RandomProblem):
 
 
 _BOUNDED = {"sin": (np.sin, np.sinh), "cos": (np.cos, np.cosh)}
-_SIGNS = 100
+_SIGNS = 1_000_000
 
 
 def _distances(function: Callable, mean: Callable, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -169,7 +197,13 @@ def _distinct_is_enough(setting: Circle, value: np.ndarray) -> np.ndarray:
 
 def _without_dimension_and_half(setting: RandomKernels, value: np.ndarray) -> np.ndarray:
     """exp(-t^2/(U + R t/3)), which exact tails of sums of signs exceed."""
-    return (value / 2) ** 2
+    return 2 * (value + np.log(2))
+
+
+def _without_the_mean_kernel(setting: RandomKernels, value: np.ndarray) -> np.ndarray:
+    """U = m/n, whatever the norm of the mean kernel."""
+    bounds = [Bernstein(m, m / setting.neurons, m / setting.neurons) for m in setting.equal]
+    return np.array([bound.distance(setting.rare) for bound in bounds])
 
 
 def _root_of_points(setting: RandomKernels, value: np.ndarray) -> np.ndarray:
@@ -196,17 +230,21 @@ CLAIMS = (
         id="matrix-bernstein-kernel-concentration",
         title="the kernel of n neurons is close to its mean",
         statement="""The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further
-        than t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Its
-        distance grows with m as the square root of m |E K|, up to another of log m, not as that of m.""",
+        than t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Where
+        neurons are on or off together, and seldom on, the distance is within a fifth of this bound. Its
+        distance on random inputs grows with m as the square root of m |E K|, up to another of log m, not as that of m.""",
         source=f"{_SOURCE} (with the dimension, the factor 1/2 and the norm of the mean)",
         quick=RandomKernels(points=(25, 50, 100), draws=60),
         full=RandomKernels(points=(25, 50, 100, 200), draws=300),
-        figure=(Curves("distances", "$t$"), Curves("points", "points $m$")),
+        figure=(Curves("distances", "$t$"), Curves("points", "points $m$"), Curves("equal", "equal inputs")),
+        bounds={"signs": "below", "sin bound": "above", "cos bound": "above"},
+        notices={"sin bound": 10.0, "cos bound": 10.0},
         wrong={
             "signs": _without_dimension_and_half,
             "sin growth": _root_of_points,
             "cos growth": _root_of_points,
             "sin bound": scaled(0.1),
+            "equal inputs": _without_the_mean_kernel,
         },
     ),
 )
