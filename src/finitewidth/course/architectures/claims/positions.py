@@ -17,21 +17,15 @@ from finitewidth.architecture.pooling import Flatten, GlobalAveragePool
 from finitewidth.architecture.sequential import Sequential
 from finitewidth.course._instruments.network_draws import over_networks
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.course._lab.comparison import relative_error, z_score
-from finitewidth.course._lab.estimate import combined, propagated, sample_mean, stacked
+from finitewidth.course._lab.comparison import z_score
 from finitewidth.course._lab.random_problem import RandomProblem
 from finitewidth.course._lab.sources import BEYOND, BOOK
 from finitewidth.course._lab.wrong import scaled
+from finitewidth.course.architectures.claims._shared import GROWTH, limits_and_scatter, scatter_check
 from finitewidth.networks.tangent.tangent_kernel import empirical_ntk
 from finitewidth.statistics.wide.kernels import kernels
 
 Layers = tuple[Layer, ...]
-# The second width over the first.
-_GROWTH = 4
-# Weights of both widths under which errors of order 1/width cancel.
-_TO_INFINITY = (-1 / (_GROWTH - 1), _GROWTH / (_GROWTH - 1))
-# How far n times the variance may change between both widths: terms of the next order.
-_NEXT_ORDER = 0.5
 
 
 def _convolutions(n: int, head: Layer) -> Layers:
@@ -78,7 +72,7 @@ def drawn_kernels(net: Sequential, params: PyTree, x: Float[Array, "n ..."]) -> 
 
 @dataclass(frozen=True)
 class PositionsLimit(RandomProblem):
-    """Networks of a kind, of two widths, the second four times the first."""
+    """Networks of a kind, of two widths, the second six times the first."""
 
     kind: str
     width: int
@@ -91,7 +85,7 @@ class PositionsLimit(RandomProblem):
 
     @property
     def widths(self) -> tuple[int, int]:
-        return self.width, _GROWTH * self.width
+        return self.width, GROWTH * self.width
 
     def network(self, width: int, mistaken: bool = False) -> Sequential:
         """The network with one output."""
@@ -100,7 +94,7 @@ class PositionsLimit(RandomProblem):
 
     def predicted(self, mistaken: bool = False) -> Prediction:
         nngp, ntk = kernels(self.network(1, mistaken), self.inputs)
-        return {"nngp": np.asarray(nngp), "ntk": np.asarray(ntk), "ratio": np.array(1.0)}
+        return {"nngp": np.asarray(nngp), "ntk": np.asarray(ntk), "exponent": np.array(-1.0)}
 
     def theory(self) -> Prediction:
         return self.predicted()
@@ -112,24 +106,12 @@ class PositionsLimit(RandomProblem):
             drawn = over_networks(net, self.inputs, own, self.draws, drawn_kernels)
             for name, each in drawn.items():
                 found[name].append(each)
-        measured = {}
-        for name, widths in found.items():
-            measured[name] = combined(_TO_INFINITY, [sample_mean(each) for each in widths])
-            measured[f"{name} spread"] = stacked(
-                [
-                    sample_mean(width * np.sum((each - each.mean(axis=0)) ** 2, axis=(1, 2)))
-                    for width, each in zip(self.widths, widths, strict=True)
-                ]
-            )
-        return measured
+        return limits_and_scatter(found)
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         for name in ("nngp", "ntk"):
             yield z_score(f"{name}, extrapolated from both widths", predicted[name], measured[name])
-            ratio = propagated(lambda found: found[0] / found[1], measured[f"{name} spread"])
-            yield relative_error(
-                f"n Var({name}) at one width over four times that", predicted["ratio"], ratio, _NEXT_ORDER
-            )
+        yield from scatter_check(self.width, predicted, measured)
 
 
 def _mistaken(name: str) -> Callable[[PositionsLimit, np.ndarray], np.ndarray]:
@@ -142,11 +124,12 @@ def _claim(kind: str, id: str, title: str, statement: str, width: int, draws: in
         id=id,
         title=title,
         statement=f"""{statement} Mean kernels of random networks reach this limit with an error of order
-        1/width, and the variance of one network's kernel is of order 1/width.""",
+        1/width, and the variance of the logarithm of one network's NTK is of order 1/width.""",
         source=f"{BEYOND}: the moments of one layer, as in {BOOK}",
         quick=PositionsLimit(kind, width, draws),
         full=PositionsLimit(kind, 2 * width, 8 * draws),
-        wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(float(_GROWTH))} | wrong,
+        wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "exponent": (scaled(0.5), scaled(2.0))}
+        | wrong,
     )
 
 
@@ -158,7 +141,7 @@ CLAIMS = (
         """One shift d of the window moves both positions, K'_pp' = C_b + C_W/|D| sum_d K_(p+d)(p'+d), and a
         readout with its own weights at every position averages the kernels at equal positions.""",
         12,
-        400,
+        1000,
     ),
     _claim(
         "pooled",
@@ -167,7 +150,7 @@ CLAIMS = (
         """One shift d of the window moves both positions, K'_pp' = C_b + C_W/|D| sum_d K_(p+d)(p'+d), and the
         average over positions averages the kernels over all pairs of them.""",
         12,
-        400,
+        1000,
     ),
     _claim(
         "average logits",
@@ -175,8 +158,8 @@ CLAIMS = (
         "attention with logits divided by the head width has fixed weights",
         """With one matrix for keys and queries the logits of an input are C_QK K of that input with itself,
         K' = C_b + C_OV S K S'^T, and no gradient reaches the weights S.""",
-        8,
-        400,
+        12,
+        1000,
         nngp=scaled(1.5),
         ntk=scaled(1.5),
     ),

@@ -20,11 +20,11 @@ from finitewidth.architecture.scale import Scale
 from finitewidth.architecture.sequential import Sequential
 from finitewidth.architecture.sums import Sum
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.course._lab.comparison import relative_error, z_score
-from finitewidth.course._lab.estimate import combined, propagated, sample_mean, stacked
+from finitewidth.course._lab.comparison import z_score
 from finitewidth.course._lab.random_problem import RandomProblem
 from finitewidth.course._lab.sources import BEYOND, BOOK
 from finitewidth.course._lab.wrong import scaled
+from finitewidth.course.architectures.claims._shared import GROWTH, limits_and_scatter, scatter_check
 from finitewidth.course.architectures.networks.layered_networks import kernels_of_draws
 from finitewidth.statistics.wide.kernels import kernels
 
@@ -33,12 +33,6 @@ Layers = tuple[Layer, ...]
 _SINGLE = 1e-5
 # Weight matrices of a network, at most about.
 _MATRICES = 4
-# The second width over the first.
-_GROWTH = 4
-# Weights of both widths under which errors of order 1/width cancel.
-_TO_INFINITY = (-1 / (_GROWTH - 1), _GROWTH / (_GROWTH - 1))
-# How far n times the spread may change between both widths: terms of the next order.
-_NEXT_ORDER = 0.35
 
 
 def _dense(width: int, C_b: float = 0.2, C_W: float = 1.4) -> Dense:
@@ -97,7 +91,7 @@ NETWORKS: dict[str, tuple[Callable[[int], Layers], Callable[[int], Layers]]] = {
 
 @dataclass(frozen=True)
 class WideLimit(RandomProblem):
-    """Networks of a kind, of two widths, the second four times the first."""
+    """Networks of a kind, of two widths, the second six times the first."""
 
     kind: str
     width: int
@@ -110,7 +104,7 @@ class WideLimit(RandomProblem):
 
     @property
     def widths(self) -> tuple[int, int]:
-        return self.width, _GROWTH * self.width
+        return self.width, GROWTH * self.width
 
     def network(self, width: int, mistaken: bool = False) -> Sequential:
         """The network with one output."""
@@ -127,20 +121,7 @@ class WideLimit(RandomProblem):
             )
             for name, each in drawn.items():
                 found[name].append(each)
-        limit = {
-            name: combined(_TO_INFINITY, [sample_mean(each) for each in widths])
-            for name, widths in found.items()
-        }
-        spread = {
-            f"{name} spread": stacked(
-                [
-                    sample_mean(width * np.sum((each - each.mean(axis=0)) ** 2, axis=(1, 2)))
-                    for width, each in zip(self.widths, widths, strict=True)
-                ]
-            )
-            for name, widths in found.items()
-        }
-        return limit | spread
+        return limits_and_scatter(found)
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         for name in ("nngp", "ntk"):
@@ -149,18 +130,16 @@ class WideLimit(RandomProblem):
                 predicted[name],
                 measured[name],
                 _SINGLE * predicted[name].max(),
+                "rounding in single precision",
             )
-            ratio = propagated(lambda found: found[0] / found[1], measured[f"{name} spread"])
-            yield relative_error(
-                f"n Var({name}) at one width over four times that", predicted["ratio"], ratio, _NEXT_ORDER
-            )
+        yield from scatter_check(self.width, predicted, measured)
 
 
 def _predicted(setting: WideLimit, mistaken: bool = False) -> Prediction:
     nngp, ntk = kernels(
         setting.network(1 if setting.kind != "concatenation" else 3, mistaken), setting.inputs
     )
-    return {"nngp": np.asarray(nngp), "ntk": np.asarray(ntk), "ratio": np.array(1.0)}
+    return {"nngp": np.asarray(nngp), "ntk": np.asarray(ntk), "exponent": np.array(-1.0)}
 
 
 def _mistaken(name: str) -> Callable[[WideLimit, np.ndarray], np.ndarray]:
@@ -173,11 +152,11 @@ def _claim(kind: str, title: str, statement: str, width: int = 16) -> Claim:
         id=f"{kind.replace(' ', '-')}-kernels",
         title=title,
         statement=f"""{statement} Mean kernels of random networks reach this limit with an error of order
-        1/width, and the variance of one network's kernel is of order 1/width.""",
+        1/width, and the variance of the logarithm of one network's NTK is of order 1/width.""",
         source=f"{BEYOND}: the moments of one layer, as in {BOOK}",
         quick=WideLimit(kind, width, 1000),
-        full=WideLimit(kind, 64, 15_000),
-        wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "ratio": scaled(float(_GROWTH))},
+        full=WideLimit(kind, 48, 15_000),
+        wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "exponent": (scaled(0.5), scaled(2.0))},
     )
 
 
@@ -197,7 +176,7 @@ CLAIMS = (
         "a LayerNorm behind neurons subtracts the product of their means",
         "K' = (<s s'> - m m')/(d d') with m = <s> and d^2 = <s^2> - m^2; the NTK is divided by d d'.",
         # The next order in 1/width is large where a norm subtracts most of what it divides.
-        32,
+        24,
     ),
     _claim(
         "rms norm",

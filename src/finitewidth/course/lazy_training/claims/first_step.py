@@ -227,8 +227,8 @@ CLAIMS = (
         statement="""A step of gradient descent on F = |h - y|^2/2 changes F by the share -eta |grad F|^2/F,
         up to eta/2 times the largest eigenvalue of the Hessian, and Dh by at most the share eta |grad F|
         |D^2h|/|Dh|, with Frobenius' norm of the change; for labels whose gradient points where Dh turns
-        fastest it does. The second over the first is at most kappa/2 times |Dh| |h - y|/|grad F|, with kappa =
-        |h - y| |D^2h|/|Dh|^2.""",
+        fastest it does. The second over the first is at most kappa/2 times |Dh| |h - y|/|grad F|, with
+        kappa = |h - y| |D^2h|/|Dh|^2.""",
         source=f"{_SOURCE} (a sign, a factor 1/2 and the alignment put right)",
         quick=FirstSteps(),
         full=FirstSteps(steps=(1e-2, 1e-3, 1e-4, 1e-5), neurons=20, points=100),

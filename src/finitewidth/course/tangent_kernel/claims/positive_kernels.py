@@ -231,8 +231,9 @@ CLAIMS = (
         title="the kernel of n neurons is close to its mean",
         statement="""The output-layer kernel of n random neurons with |sigma| at most 1 on m points is further
         than t from its mean with probability at most 2m exp(-t^2 / (2U + 2mt/(3n))), U = (m/n) |E K|. Where
-        neurons are on or off together, and seldom on, the distance is within a fifth of this bound. Its
-        distance on random inputs grows with m as the square root of m |E K|, up to another of log m, not as that of m.""",
+        neurons are on or off together, and seldom on, the distance is within a fifth of this bound. On
+        random inputs it grows with m as the square root of m |E K|, up to another of log m, not as that of
+        m.""",
         source=f"{_SOURCE} (with the dimension, the factor 1/2 and the norm of the mean)",
         quick=RandomKernels(points=(25, 50, 100), draws=60),
         full=RandomKernels(points=(25, 50, 100, 200), draws=300),
