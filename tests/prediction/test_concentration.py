@@ -44,6 +44,18 @@ def test_bounds_of_a_kernel_hold_term_by_term(rng):
     assert law.dimension == m
 
 
+def test_neurons_that_are_on_together_have_the_variance_of_the_bound():
+    """Of m equal inputs and neurons that are 1 with probability p the kernel is a count, times ones."""
+    m, n, p = 6, 50, 0.01
+    law = kernel_concentration(np.full((m, m), p), n)
+    variance_of_the_norm = m**2 * p * (1 - p) / n
+    assert_close(law.variance * (1 - p), variance_of_the_norm)
+    count = binom(n, p)
+    distance = law.distance(1e-3)
+    beyond = count.sf(n * (p + distance / m) - 1e-9) + count.cdf(n * (p - distance / m) + 1e-9)
+    assert beyond <= 1e-3
+
+
 def test_impossible_arguments_are_refused():
     with pytest.raises(ValueError, match="probability must be above 0 and at most 1, got 2"):
         Bernstein(1, 1.0, 1.0).distance(2)

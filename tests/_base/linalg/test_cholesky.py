@@ -75,6 +75,10 @@ def test_a_condition_number_near_the_precision_is_refused(rng):
         with pytest.raises(SingularKernelError, match=r"condition number|not positive definite"):
             factorise(np.diag([1.0, 0.5, lost]))
     assert factorise(kernel(1e-13)).reciprocal_condition < 1e-12
+    # Four times 2.2e-16 is the line, and a diagonal matrix has its condition number exactly.
+    assert factorise(np.diag([1.0, 0.5, 1e-15])).reciprocal_condition == pytest.approx(1e-15)
+    with pytest.raises(SingularKernelError, match="condition number"):
+        factorise(np.diag([1.0, 0.5, 8e-16]))
 
 
 def test_singular_without_a_pair_gives_the_reason(rng):

@@ -57,6 +57,10 @@ def test_the_largest_step_and_the_signals_are_those_of_the_kernels(rng):
     found = fw.kernels(advice.net, x)
     assert advice.eta_max == pytest.approx(2 / np.linalg.eigvalsh(found.ntk)[-1], rel=1e-6)
     assert advice.signals["recommended"][-1] == pytest.approx(float(np.mean(np.diag(found.nngp))))
+    # At half the largest step the stiffest mode of the kernel is gone after one step.
+    for own, unit in zip(advice.rates(), advice.rates(1.0), strict=True):
+        for name in unit:
+            assert own[name] / unit[name] * np.linalg.eigvalsh(found.ntk)[-1] == pytest.approx(1, rel=1e-6)
     # PyTorch's first layer by hand: a weight has variance 1/(3 * 9), a bias too; zeros beyond the edges.
     padded = np.pad(x[..., 0], ((0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded**2, (3, 3), axis=(1, 2))

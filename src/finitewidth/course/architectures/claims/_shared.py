@@ -1,4 +1,4 @@
-"""What claims about wide limits share: networks of two widths, their common limit, and the scatter of kernels."""
+"""What claims about wide limits share: networks of two widths, their limit, and the scatter of kernels."""
 
 from collections.abc import Mapping, Sequence
 

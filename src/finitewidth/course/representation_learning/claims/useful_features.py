@@ -26,7 +26,7 @@ class Useful(Teacher):
     """
 
     draws: int
-    pairs: int = 20
+    pairs: int = 30
     step: float = 1e-3
 
     @functools.cached_property
@@ -50,21 +50,22 @@ class Useful(Teacher):
         return {"useful": np.asarray(self.helpful.mean()), "unrelated": np.array(0.5)}
 
     def measure(self, key) -> Measurement:
-        useful, unrelated = [], []
+        # One of a pair helps, unless the second order in epsilon is larger than the first.
+        useful, unrelated, small = [], [], self.step / 10
         for i in range(self.draws):
             right = taught(self, i)
             useful.append([test_loss(right, e) for e in (self.step, -self.step)])
             if i < self.pairs:
                 other = quadratic.draw(self.rng(i, 2), self.train, self.test, self.features)
                 problem = right._replace(psi=other.psi)
-                unrelated.append([test_loss(problem, e) for e in (self.step, -self.step, 0.0)])
+                unrelated.append([test_loss(problem, e) for e in (small, -small, 0.0)])
         right, other = np.array(useful), np.array(unrelated)
         helped = (other[:, :2] < other[:, 2:]).mean(axis=1)
         return {
             "useful": exact(np.mean(right[:, 0] < right[:, 1])),
             "unrelated": sample_mean(helped),
             "useful slopes": exact((right[:, 0] - right[:, 1]) / (2 * self.step)),
-            "unrelated slopes": exact((other[:, 0] - other[:, 1]) / (2 * self.step)),
+            "unrelated slopes": exact((other[:, 0] - other[:, 1]) / (2 * small)),
         }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
