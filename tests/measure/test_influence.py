@@ -35,6 +35,10 @@ def test_influence_is_the_derivative_by_the_weight_of_a_point(trained):
         neurons, trained, *many, X_TEST, Y_TEST, ridge=0.05, points=[0, 7 * copies], tolerance=1e-13
     )
     np.testing.assert_allclose(copies * left.changes, found.changes[[0, 7]], rtol=0.05)
+    less = leave_one_out(
+        neurons, trained, X, Y, X_TEST, Y_TEST, ridge=0.05, points=[0, 7], share=1 / copies, tolerance=1e-13
+    )
+    np.testing.assert_allclose(less.changes, left.changes, rtol=1e-8)
 
 
 def test_one_newton_step_knows_more_than_influence(trained):
@@ -62,6 +66,8 @@ def test_what_cannot_be_inverted_or_retrained_is_refused(trained):
     assert np.isfinite(influence(line, X_TEST, X_TEST[:, :1], damping=0.1).changes).all()
     with pytest.raises(ValueError, match="damping must be zero or a positive number, got -1"):
         influence(line, X_TEST, X_TEST[:, :1], damping=-1)
+    with pytest.raises(ValueError, match="share must be above 0 and at most 1, got 0"):
+        leave_one_out(neurons, trained, X, Y, X_TEST, Y_TEST, ridge=0.05, share=0)
     with pytest.raises(ValueError, match="points must lie between 0 and 19"):
         leave_one_out(neurons, trained, X, Y, X_TEST, Y_TEST, ridge=0.05, points=[20])
     with pytest.raises(

@@ -15,7 +15,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
-from finitewidth._base.checks import check_positive, check_whole
+from finitewidth._base.checks import check_positive, check_whole, is_number
 from finitewidth.architecture.layer import Layer
 from finitewidth.networks.losses import Loss, as_labels, as_loss
 from finitewidth.networks.models import Apply, Inputs, Model, as_model, as_points, check_arguments
@@ -90,6 +90,7 @@ def leave_one_out(
     ridge: float,
     loss: str = "cross_entropy",
     points: Sequence[int] | Int[np.ndarray, " chosen"] | None = None,
+    share: float | int = 1,
     tolerance: float = 1e-10,
     most_steps: int = 300,
 ) -> LeaveOneOut:
@@ -106,19 +107,24 @@ def leave_one_out(
         As for `fit_to_the_end`.
     points
         Which training points to leave out; all by default.
+    share
+        How much of the weight of a point goes. A small share changes the test loss by this share of what
+        influence functions predict.
     most_steps
         Newton steps at most. One step is the influence function with the Hessian of the other points, which
         knows the leverage of the point that is left out.
     """
     task = _Task.of(apply_or_net, params, x, y, ridge, loss)
     check_whole("most_steps", most_steps)
+    if not (is_number(share) and 0 < share <= 1):
+        raise ValueError(f"share must be above 0 and at most 1, got {share!r}.")
     chosen = np.arange(len(task.x)) if points is None else np.asarray(points)
     if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer) or not len(chosen):
         raise ValueError(f"points must be row numbers of x, got {points!r}.")
     if chosen.min() < 0 or chosen.max() >= len(task.x):
         raise ValueError(f"points must lie between 0 and {len(task.x) - 1}, got {points!r}.")
     start, unravel = ravel_pytree(params)
-    kept = jnp.asarray(1.0 - np.eye(len(task.x))[chosen], start.dtype)
+    kept = jnp.asarray(1.0 - share * np.eye(len(task.x))[chosen], start.dtype)
     w, gradients = _fitted(task, unravel, start, kept, tolerance, most_steps)
     other = _Task.of(apply_or_net, params, x_test, y_test, ridge, loss)
     losses = np.asarray(_test_losses(other, unravel, jnp.concatenate([start[None], w])))

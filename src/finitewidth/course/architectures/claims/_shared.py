@@ -13,8 +13,6 @@ from finitewidth.course._lab.estimate import Estimate, combined, propagated, sam
 GROWTH = 6
 # Weights of both widths under which errors of order 1/width cancel.
 _TO_INFINITY = (-1 / (GROWTH - 1), GROWTH / (GROWTH - 1))
-# How far the exponent of the scatter may be from -1, times the first width.
-_NEXT_ORDER = 1.2
 
 Draws = Sequence[Float[np.ndarray, "draws n n"]]
 
@@ -38,12 +36,12 @@ def _scatter(ntk: Float[np.ndarray, "draws n n"]) -> Estimate:
     return sample_mean(np.sum((own - own.mean(axis=0)) ** 2, axis=1))
 
 
-def scatter_check(width: int, predicted: Prediction, measured: Measurement) -> Checks:
+def scatter_check(predicted: Prediction, measured: Measurement, next_order: float) -> Checks:
     """The exponent of the width in the variance of log NTK."""
     yield absolute_error(
         "exponent of the width in Var(log NTK)",
         predicted["exponent"],
         measured["exponent"],
-        _NEXT_ORDER / width,
+        next_order,
         "the next order in 1/width",
     )

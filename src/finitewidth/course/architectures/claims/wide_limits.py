@@ -33,6 +33,8 @@ Layers = tuple[Layer, ...]
 _SINGLE = 1e-5
 # Weight matrices of a network, at most about.
 _MATRICES = 4
+# How far the exponent of the scatter may be from -1, times the first width.
+_NEXT_ORDER = 1.2
 
 
 def _dense(width: int, C_b: float = 0.2, C_W: float = 1.4) -> Dense:
@@ -132,7 +134,7 @@ class WideLimit(RandomProblem):
                 _SINGLE * predicted[name].max(),
                 "rounding in single precision",
             )
-        yield from scatter_check(self.width, predicted, measured)
+        yield from scatter_check(predicted, measured, _NEXT_ORDER / self.width)
 
 
 def _predicted(setting: WideLimit, mistaken: bool = False) -> Prediction:

@@ -221,6 +221,7 @@ CLAIMS = (
         source=_SOURCE + "26 n numbers; meaningful from n = 8 on",
         quick=Codes(bits=8, dimension=300, others=6),
         full=Codes(bits=9, dimension=600, others=40),
+        bounds={"error": "above", "encoder": "above", "decoder": "above"},
         wrong={
             "error": _average_radius,
             "encoder": _least_for_largest,
@@ -239,6 +240,7 @@ CLAIMS = (
         quick=Packings(numbers=2, errors=(0.2, 0.1, 0.05), points=4000),
         full=Packings(numbers=3, errors=(0.2, 0.1, 0.05, 0.03), points=40_000),
         figure=Curves("errors", "error d of the code"),
+        bounds={"index": "above", "radius": "above"},
         wrong={"radius": scaled(1 / 4), "index": _as_many_bits_as_numbers},
     ),
 )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
@@ -11,7 +12,13 @@ from finitewidth.course._lab.estimate import exact, jackknife
 from finitewidth.course._lab.figures import Curves
 from finitewidth.course._lab.wrong import scaled
 from finitewidth.course.lazy_training.claims.bounds import SOURCE, hidden_kernel_of_infinite_width
-from finitewidth.course.lazy_training.networks.fixed_readout import LazyRun, paired_start, train_hidden
+from finitewidth.course.lazy_training.networks.fixed_readout import (
+    LazyRun,
+    Neurons,
+    outputs,
+    paired_start,
+    train_hidden,
+)
 from finitewidth.prediction.selection.certificates import LazyTraining, convergence_certificate
 
 
@@ -53,18 +60,33 @@ class Thresholds:
                 # In units of what may happen: lambda_0/(4m) for the distance, the start for the kernel.
                 moved[:, i, j] = [8 * run.movement.max() / _smallest(run)[0] for run in runs]
                 kept[:, i, j] = [_smallest(run).min() / _smallest(run)[0] for run in runs]
+        worst = [self.lost_at_worst(label) for label in self.labels]
         log_width, log_loss = np.log(self.widths), np.log(np.array(self.labels) ** 2 / 2)
         needed = lambda log_moved: np.array([_crossing(log_width, row) for row in log_moved])
         return {
             "kept": exact(kept.min(axis=0)),
+            "lost at worst": exact(np.array(worst)),
             "width": exact(np.exp(needed(np.log(moved.max(axis=0))))),
             # The furthest of all networks is too rough to leave one out: the typical furthest weight.
             "exponent": jackknife(np.log(moved), lambda typical: np.polyfit(log_loss, needed(typical), 1)[0]),
         }
 
+    def lost_at_worst(self, label: float) -> float:
+        """Share of the kernel of one input that equal neurons lose, all pushed where tanh' falls fastest.
+
+        The width is 128 L(0)/lambda_0^4 with lambda_0 = tanh'^2 = 0.64, so that they move about as far as the
+        theorem allows.
+        """
+        x, steepest = np.ones((1, 1)), np.arctanh(np.sqrt(0.2))
+        n = int(np.ceil(128 * label**2 / 2 / 0.64**4))
+        neurons = Neurons(jnp.full((n, 1), steepest), jnp.ones(n))
+        start = float(outputs(neurons, jnp.asarray(x))[0, 0])
+        run = train_hidden(neurons, x, np.array([start + label]), self.step, self.steps, 10)
+        return 1 - float(_smallest(run).min() / _smallest(run)[0])
+
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         enough = np.array(self.widths) >= predicted["width"][:, None]
-        lost = 1 - measured["kept"].value[enough]
+        lost = np.append(1 - measured["kept"].value[enough], measured["lost at worst"].value)
         exponent = measured["exponent"]
         return [
             upper_bound("width from which no weight moves too far", predicted["width"], measured["width"]),
@@ -106,6 +128,9 @@ CLAIMS = (
         quick=Thresholds(labels=(0.4, 1.6), widths=tuple(4**k for k in range(3, 9)), networks=8),
         full=Thresholds(labels=(0.2, 0.4, 0.8, 1.6), widths=tuple(2**k for k in range(4, 17)), networks=16),
         figure=Curves("labels", "size of the labels"),
+        bounds={"width": "above", "kept": "above"},
+        # The constant of the theorem is generous.
+        notices={"width": 10.0},
         wrong={"width": _squares_for_fourth_powers, "exponent": scaled(2.0)},
     ),
 )

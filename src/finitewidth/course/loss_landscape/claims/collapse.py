@@ -248,6 +248,7 @@ CLAIMS = (
         source=_SOURCE,
         quick=Variability(),
         full=Variability(hidden=(64, 64, 64), per_class=50, records=20, every=500),
+        bounds={"factor": "below", "last": "above"},
         wrong={"last": lambda setting, value: np.array(1e-4), "factor": lambda setting, value: np.array(1e3)},
     ),
     Claim(

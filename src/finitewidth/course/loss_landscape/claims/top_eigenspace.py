@@ -202,6 +202,7 @@ CLAIMS = (
         source=orf_543("10/3"),
         quick=Stabilises(networks=16),
         full=Stabilises(networks=64, settling=5000),
+        bounds={"early": "above"},
         wrong={
             "late": lambda setting, value: np.array(setting.classes / settled(setting).weights.shape[1]),
             "early": lambda setting, value: np.array(0.05),
