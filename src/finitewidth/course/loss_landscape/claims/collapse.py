@@ -12,7 +12,7 @@ from finitewidth.course._lab.comparison import absolute_error, upper_bound
 from finitewidth.course._lab.estimate import exact
 from finitewidth.course._lab.random_problem import RandomProblem
 from finitewidth.course._lab.sources import orf_543
-from finitewidth.course._lab.wrong import shifted
+from finitewidth.course._lab.wrong import scaled, shifted
 from finitewidth.course.loss_landscape.networks.classifiers import Architecture, Clusters, clusters, programs
 from finitewidth.measure.loss.collapse import Collapse, classifier, collapse
 from finitewidth.measure.loss.layer_structure import as_rows, class_means
@@ -23,7 +23,11 @@ from finitewidth.report.style import Figure
 
 @dataclass(frozen=True)
 class LateTraining(RandomProblem):
-    """A classifier of equally distant clusters, trained with a little weight decay far past zero error."""
+    """A classifier of equally distant clusters, trained with a little weight decay far past zero error.
+
+    With `opposite` every second point is at the opposite place, so that each class has two clusters and its
+    mean says nothing.
+    """
 
     hidden: tuple[int, ...] = (32, 32, 32)
     classes: int = 4
@@ -34,6 +38,7 @@ class LateTraining(RandomProblem):
     decay: float = 5e-3
     records: int = 15
     every: int = 200
+    opposite: bool = False
 
     @property
     def architecture(self) -> Architecture:
@@ -67,6 +72,9 @@ def trained(setting: LateTraining) -> Run:
     data, fresh = clusters(
         setting.rng(0), (setting.per_class,) * setting.classes, setting.n_in, setting.noise, fresh=True
     )
+    if setting.opposite:
+        signs = np.where(np.arange(len(data.y)) % 2, -1.0, 1.0)[:, None]
+        data, fresh = data._replace(x=signs * data.x), fresh._replace(x=signs * fresh.x)
     start = kind.start(setting.seed)
     path = programs(kind).decayed_descent(
         start, *data, setting.eta, setting.decay, setting.records, setting.every
@@ -86,7 +94,7 @@ class Variability(LateTraining):
     """NC1 at the start and at the end."""
 
     def theory(self) -> Prediction:
-        return {"factor": np.array(3.0), "last": np.array(0.03)}
+        return {"factor": np.array(6.0), "last": np.array(0.03)}
 
     def measure(self, key) -> Measurement:
         found = trained(as_plain(self)).last("variability")
@@ -141,13 +149,14 @@ class NearestMean(LateTraining):
     """Where the network and the nearest class mean disagree, on trained and on fresh points."""
 
     def theory(self) -> Prediction:
-        return {"train": np.array(0.0), "fresh": np.array(0.0)}
+        return {"train": np.array(0.0), "fresh": np.array(0.0), "inputs": np.array(0.25)}
 
     def measure(self, key) -> Measurement:
         run = trained(as_plain(self))
         return {
             "train": exact(run.last("mismatch")[-1]),
             "fresh": exact(run.last("fresh_mismatch")[-1]),
+            "inputs": exact(run.layers[-1][0].fresh_mismatch),
             "at the start": exact(run.last("mismatch")[0]),
         }
 
@@ -155,6 +164,7 @@ class NearestMean(LateTraining):
         return [
             absolute_error("mismatch on trained points", predicted["train"], measured["train"], 1e-12),
             absolute_error("mismatch on fresh points", predicted["fresh"], measured["fresh"], 0.05),
+            upper_bound("match of the inputs", 1 - predicted["inputs"], 1 - measured["inputs"].value),
         ]
 
     def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
@@ -243,7 +253,7 @@ CLAIMS = (
         id="nc1-variability-collapse",
         title="variability within classes vanishes",
         statement=f"""{_DATA} Then the variability of its last features within classes, against that between
-        them, NC1 = tr(Sigma_W Sigma_B^+)/C, falls to less than a third of its value at the start and below
+        them, NC1 = tr(Sigma_W Sigma_B^+)/C, falls to less than a sixth of its value at the start and below
         0.03. It does not vanish: weight decay leaves a small network with an NC1 of about 0.015.""",
         source=_SOURCE,
         quick=Variability(),
@@ -267,12 +277,15 @@ CLAIMS = (
     Claim(
         id="nc3-nearest-class-mean",
         title="the network becomes a nearest-class-mean classifier",
-        statement=f"""{_DATA} Then the class that it predicts is the one whose mean feature is nearest: on all
-        trained points, and on fresh points of the same clusters but for one in twenty.""",
+        statement=f"""{_DATA} Each class has two of them, opposite to each other, so that the mean of its
+        inputs tells nothing. Then the class that the network predicts is the one whose mean feature is
+        nearest: on all trained points, and on fresh points of the same clusters but for one in twenty. The
+        nearest mean of the inputs is another class for at least a quarter of the fresh points.""",
         source=f"{_SOURCE} (where it is called nearest neighbour)",
-        quick=NearestMean(),
-        full=NearestMean(hidden=(64, 64, 64), per_class=50, records=20, every=500),
-        wrong={"train": _as_at_the_start, "fresh": _as_at_the_start},
+        quick=NearestMean(opposite=True),
+        full=NearestMean(hidden=(64, 64, 64), per_class=50, records=20, every=500, opposite=True),
+        bounds={"inputs": "below"},
+        wrong={"train": _as_at_the_start, "fresh": _as_at_the_start, "inputs": scaled(5.0)},
     ),
     Claim(
         id="nc4-self-duality",
