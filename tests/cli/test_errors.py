@@ -147,9 +147,17 @@ def run(code: str, *arguments, **options):
     )  # fmt: skip
 
 
-def test_ctrl_c_leaves_at_once_with_one_line_and_nothing_written(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code", "sentence"),
+    [
+        (signal.SIGINT, 130, "error: interrupted.\n"),
+        (signal.SIGTERM, 143, "error: ended by SIGTERM.\n"),
+        (signal.SIGHUP, 129, "error: ended by SIGHUP.\n"),
+    ],
+)
+def test_a_signal_leaves_one_line_and_nothing_written(tmp_path, number, code, sentence):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 3)))
-    code = """
+    program = """
     import sys, time
     from finitewidth.cli import main
     from finitewidth.large import storage
@@ -158,27 +166,46 @@ def test_ctrl_c_leaves_at_once_with_one_line_and_nothing_written(tmp_path):
     def slow(*arguments, **options):
         yield from tiles(*arguments, **options)
         print("working", flush=True)
-        time.sleep(60)
+        # A single long sleep that is just beginning would not notice signals.
+        for _ in range(1200):
+            time.sleep(0.05)
 
     storage.kernel_tiles = slow
     main()
     """
-    job = run(code, "kernel", "x.npy", "--hidden", "8", "--out", "k.npz", cwd=tmp_path)
+    job = run(program, "kernel", "x.npy", "--hidden", "8", "--out", "k.npz", cwd=tmp_path)
     assert job.stdout.readline() == "working\n"
-    job.send_signal(signal.SIGINT)
+    job.send_signal(number)
+    # As `timeout` does.
+    job.send_signal(number)
     _, err = job.communicate(timeout=30)
-    assert (job.returncode, err) == (130, "error: interrupted.\n")
+    assert (job.returncode, err) == (code, sentence)
     assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
 
 
-def test_ctrl_c_inside_a_callback_is_not_lost():
+def test_a_signal_that_is_ignored_ends_nothing():
+    program = """
+    import signal
+    from finitewidth.cli.errors import interruptible
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with interruptible():
+        signal.raise_signal(signal.SIGHUP)
+        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+    print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+    """
+    out, err = run(program).communicate(timeout=30)
+    assert (out, err) == ("False\nTrue\n", "")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_inside_a_callback_is_not_lost(name):
     code = """
     import gc, signal, time
     from finitewidth.cli import main
 
     def interrupt(phase, info):
         gc.callbacks.clear()
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.NAME)
 
     def work(*_, **__):
         gc.callbacks.append(interrupt)
@@ -189,9 +216,10 @@ def test_ctrl_c_inside_a_callback_is_not_lost():
     options.check_variances = work
     main()
     """
-    job = run(code, *TUNE)
+    job = run(code.replace("NAME", name), *TUNE)
     _, err = job.communicate(timeout=30)
-    assert (job.returncode, err) == (130, "error: interrupted.\n")
+    assert job.returncode == 128 + getattr(signal, name)
+    assert err.count("\n") == 1
 
 
 def test_a_closed_pipe_is_no_error():

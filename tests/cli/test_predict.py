@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import finitewidth as fw
+from finitewidth.report.directory import held_directory
 from finitewidth.statistics.wide.kernels import Kernels
 from finitewidth.tables.reading import read_table
 from finitewidth.tables.study.preparation import Options, prepare
@@ -342,3 +343,12 @@ def _counted(function, shapes):
         return found
 
     return counted
+
+
+def test_two_runs_in_the_same_place(command, prices, tmp_path):
+    asked = ("predict", "prices.csv", "--target", "price", *SMALL, "--out", "run")
+    with held_directory(tmp_path / "run", force=False):
+        result = command(*asked)
+    assert result.code == 2
+    assert result.err == "error: another run is writing to run: wait for it, or choose another --out.\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["prices.csv"]

@@ -16,7 +16,7 @@ import typer
 from finitewidth._base.programs import keep_programs
 from finitewidth.cli.commands import add_commands
 from finitewidth.cli.console import note, output, say
-from finitewidth.cli.errors import INTERRUPTED, interruptible, leave, show_tracebacks, show_warning
+from finitewidth.cli.errors import INTERRUPTED, Ended, interruptible, leave, show_tracebacks, show_warning
 from finitewidth.cli.help import Group
 from finitewidth.cli.options import Traceback
 
@@ -66,7 +66,7 @@ def main() -> None:
         try:
             with interruptible():
                 code = app(standalone_mode=False)
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt, Ended) as error:
             leave(error)
     if code == INTERRUPTED:
         # Typer turns Ctrl-C into this exit code without a word.

@@ -1,16 +1,17 @@
 """One sentence for every error: what was wrong with the input, the system or this program."""
 
-import _thread
 import contextlib
 import dis
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import NoReturn
 
 import typer
@@ -18,10 +19,25 @@ import typer
 from finitewidth.cli.console import fail, messages, say
 
 BUG = 70  # the exit code that sysexits.h gives to errors of the program itself
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
+# What ends a process politely (Ctrl-C, `kill`, a terminal that is closed), and what usually follows.
+_ENDS = {
+    signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL,
+}  # fmt: skip
+
+# Seconds in which a second signal is taken for the first.
+_PATIENCE = 2.0
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _shown = {"traceback": False}
+
+
+class Ended(BaseException):
+    """Another process asked this one to end, by a signal."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
 
 
 def show_tracebacks(show: bool = True) -> None:
@@ -30,7 +46,7 @@ def show_tracebacks(show: bool = True) -> None:
 
 
 def leave(error: BaseException) -> NoReturn:
-    """Print the sentence for an error and exit: 2 for wrong input, 70 for a bug, 130 when interrupted."""
+    """Print the sentence for an error and exit: 2 for wrong input, 70 for a bug, 128 + n after signal n."""
     if _shown["traceback"]:
         traceback.print_exception(error)
     if isinstance(error, typer.TyperException):
@@ -41,7 +57,9 @@ def leave(error: BaseException) -> NoReturn:
             sys.exit(error.exit_code)
         fail(_as_sentence(words))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        _leave_at_once()
+        _leave_at_once("interrupted.", INTERRUPTED)
+    if isinstance(error, Ended):
+        _leave_at_once(f"ended by {signal.Signals(error.number).name}.", 128 + error.number)
     ours = ValueError | TypeError | OSError | MemoryError | ModuleNotFoundError
     if isinstance(error, ours) and _said_by_us(error.__traceback__):
         fail(str(error))
@@ -54,41 +72,63 @@ def leave(error: BaseException) -> NoReturn:
     fail(f"this is a bug in finitewidth, not in your input ({_short(error)}){again}.", BUG)
 
 
-def _leave_at_once() -> NoReturn:
-    """Leave after Ctrl-C: Python would wait for compilations and trainings that nobody can stop."""
-    say(messages, "interrupted.", "error:", "bold red")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
-
-
-def _interrupt() -> None:
-    """Do what Ctrl-C does; a signal also wakes a thread that sleeps, where the system has signals."""
-    if os.name == "posix":
-        os.kill(os.getpid(), signal.SIGINT)
-    else:
-        _thread.interrupt_main()
+def _leave_at_once(sentence: str, code: int) -> NoReturn:
+    """Leave after a signal: Python would wait for compilations and trainings that nobody can stop."""
+    with contextlib.suppress(OSError):
+        # The terminal may be what is gone.
+        say(messages, sentence, "error:", "bold red")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Repeat a Ctrl-C that came while Python was inside a callback, which swallows exceptions."""
+    """Let the signals that end a process be exceptions, so that what is unfinished gets removed.
+
+    One that came while Python was inside a callback, which swallows exceptions, is repeated.
+    """
     report = sys.unraisablehook
+    raised = -math.inf
+
+    def end(number: int, frame: FrameType | None) -> None:
+        # `timeout` sends a signal twice, and people hit keys twice: the second would stop the removal.
+        nonlocal raised
+        if time.monotonic() > raised + _PATIENCE:
+            raised = time.monotonic()
+            raise KeyboardInterrupt if number == signal.SIGINT else Ended(number)
+
+    def repeat(number: int) -> None:
+        # Not in the main thread, where it would be swallowed again. A call of the system that is just
+        # beginning sleeps on after the first signal, and wakes at the second.
+        while raised == -math.inf:
+            time.sleep(0.05)
+            signal.pthread_kill(main, number)
 
     def hook(ignored) -> None:
-        if ignored.exc_type is KeyboardInterrupt:
-            # From another thread a little later, since here it would be swallowed again.
-            again = threading.Timer(0.05, _interrupt)
-            again.daemon = True
-            again.start()
+        nonlocal raised
+        if issubclass(ignored.exc_type, KeyboardInterrupt | Ended):
+            raised = -math.inf
+            number = ignored.exc_value.number if ignored.exc_type is Ended else signal.SIGINT
+            threading.Thread(target=repeat, args=[number], daemon=True).start()
         else:
             report(ignored)
 
+    main = threading.main_thread().ident or 0
+    # `nohup` and the like have told this process to ignore one of them, and a program may have its own way.
+    usual = {number: handler for number, handler in _ENDS.items() if signal.getsignal(number) is handler}
+    if threading.get_ident() != main:
+        usual = {}
+    for number in usual:
+        signal.signal(number, end)
     sys.unraisablehook = hook
     try:
         yield
     finally:
         sys.unraisablehook = report
+        if raised == -math.inf:
+            for number, handler in usual.items():
+                signal.signal(number, handler)
 
 
 def show_warning(message, category, filename, lineno, file=None, line=None) -> None:

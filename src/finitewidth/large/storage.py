@@ -3,13 +3,13 @@
 import json
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from finitewidth._base.whole_files import naming, scratch_folder
 from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.networks import settings_of
 from finitewidth.large.tiles import KernelTile, kernel_tiles
@@ -34,11 +34,11 @@ def write_kernels(
     shape = (len(x1), len(x1 if x2 is None else x2))
     dtype = np.dtype(np.float32 if x1.dtype == np.float32 else np.float64)
     _check_space(path, 4 * shape[0] * shape[1] * dtype.itemsize)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        scratch = Path(folder)
+    with naming(path), scratch_folder(path.parent) as scratch:
         files = {name: scratch / f"{name}.npy" for name in _NAMES}
         for file in files.values():
             np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=shape)
+            _reserve(file)
         for tile in kernel_tiles(net, x1, x2, tolerance=tolerance):
             for name in _NAMES:
                 # Mapped anew for each tile, so that written pages leave this process's memory.
@@ -55,6 +55,13 @@ def write_kernels(
             for file in (*files.values(), scratch / "settings.npy"):
                 archive.write(file, file.name)
         os.replace(packed, path)
+
+
+def _reserve(file: Path) -> None:
+    """Take the room of a file on its disk: a mapped page for which there is none would end the process."""
+    with file.open("r+b") as opened:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
 
 
 def _check_space(path: Path, needed: int) -> None:

@@ -179,18 +179,21 @@ class Diagnosis(NamedTuple):
 
     def save(self, directory: str | Path) -> Path:
         """Write report.html and summary.json into a directory, both or none; the path of the report."""
-        from finitewidth.advice.diagnosis.page import diagnosis_page
-
         directory = Path(directory)
-        replace_files(
-            directory, {SUMMARY: json.dumps(self.to_dict(), indent=1), REPORT: diagnosis_page(self)}
-        )
+        replace_files(directory, diagnosis_files(self))
         return directory / REPORT
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.verdict}"]
         lines += [f"- {f.meaning}{f' {f.remedy}' if f.remedy else ''}" for f in self.faults + self.notes]
         return "\n".join(lines)
+
+
+def diagnosis_files(found: Diagnosis) -> dict[str, str]:
+    """The two files by name."""
+    from finitewidth.advice.diagnosis.page import diagnosis_page
+
+    return {SUMMARY: json.dumps(found.to_dict(), indent=1), REPORT: diagnosis_page(found)}
 
 
 def _plain(value: Any) -> Any:

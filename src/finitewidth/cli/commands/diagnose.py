@@ -8,7 +8,7 @@ import typer
 
 from finitewidth.cli import options
 from finitewidth.cli.console import output, say
-from finitewidth.report.directory import REPORT, check_directory
+from finitewidth.report.directory import REPORT, check_directory, held_directory
 
 # Names of measure.labels and diagnosis.optimisers, without their imports.
 LOSSES = ("cross_entropy", "mse")
@@ -66,24 +66,26 @@ def diagnose(
     """Say what is wrong with a network of yours, and what to change: signals, steps, kernel, classes."""
     directory = out or Path(f"diagnose-{Path(model.rpartition(':')[0]).stem or 'model'}")
     check_directory(directory, force)
+    from finitewidth.advice.diagnosis.result import diagnosis_files
     from finitewidth.cli.diagnosis_job import diagnosis_table, layers_table, run_diagnosis
 
-    found = run_diagnosis(
-        model,
-        data,
-        target=target,
-        checkpoint=checkpoint,
-        start=start,
-        loss=loss,
-        scale=scale,
-        shape=shape,
-        learning_rate=learning_rate,
-        optimizer=optimizer,
-        momentum=momentum,
-        points=points,
-        seed=seed,
-    )
-    found.save(directory)
+    with held_directory(directory, force) as write:
+        found = run_diagnosis(
+            model,
+            data,
+            target=target,
+            checkpoint=checkpoint,
+            start=start,
+            loss=loss,
+            scale=scale,
+            shape=shape,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            momentum=momentum,
+            points=points,
+            seed=seed,
+        )
+        write(diagnosis_files(found))
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
         return

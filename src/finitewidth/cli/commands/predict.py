@@ -9,7 +9,7 @@ import typer
 from finitewidth._base.engines import check_scheduler
 from finitewidth.cli import options
 from finitewidth.cli.console import note, output, say
-from finitewidth.report.directory import REPORT, check_directory
+from finitewidth.report.directory import REPORT, check_directory, held_directory
 
 _HIDDEN, _ACTIVATION = "128x3", "tanh"
 _ORDERS: dict[str, Literal[0, 1, "1/2", "auto"]] = {"auto": "auto", "0": 0, "1": 1, "1/2": "1/2"}
@@ -127,7 +127,7 @@ def predict(
     from finitewidth.tables.built_in_tables import COMMON_SCALE
     from finitewidth.tables.memory import rows_in_memory
     from finitewidth.tables.reading import read_table
-    from finitewidth.tables.study.files import write_study
+    from finitewidth.tables.study.files import study_files
     from finitewidth.tables.study.page import report_page
     from finitewidth.tables.study.preparation import Options, prepare
     from finitewidth.tables.study.study import Choices
@@ -165,8 +165,9 @@ def predict(
         store=None if store is None else str(store),
         scheduler=scheduler,
     )
-    study = watched_study(prepared, choices)
-    write_study(study, directory, report_page(study))
+    with held_directory(directory, force) as write:
+        study = watched_study(prepared, choices)
+        write(study_files(study, report_page(study)))
     output.print(columns_table(prepared))
     output.print(study_table(study))
     if study.verification is not None:

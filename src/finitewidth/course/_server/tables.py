@@ -1,10 +1,9 @@
 """A visitor's own table: read by the project's one reader, predicted by the network of the sliders."""
 
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+from finitewidth._base.whole_files import scratch_folder
 from finitewidth.course._server.state import State
 from finitewidth.course._server.worker import Stopped
 from finitewidth.tables.reading import read_table
@@ -23,8 +22,8 @@ def report(stop: Callable[[], bool], state: State, content: bytes, target: str) 
         if stop():
             raise Stopped
 
-    with tempfile.TemporaryDirectory(prefix="finitewidth-") as folder:
-        path = Path(folder) / "table.csv"
+    with scratch_folder() as folder:
+        path = folder / "table.csv"
         path.write_bytes(content)
         try:
             table = read_table(str(path))

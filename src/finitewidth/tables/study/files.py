@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,15 @@ from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.mlp import MLP
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.large_law import LargeLaw
-from finitewidth.report.directory import PREDICTIONS, REPORT, SUMMARY, replace_files
+from finitewidth.report.directory import PREDICTIONS, REPORT, SUMMARY
 from finitewidth.tables.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.tables.study.study import Law, Study
 from finitewidth.verification.result import Verification
 
 
-def write_study(study: Study, directory: Path, report: str) -> None:
-    """Write the three files, all or none."""
-    texts = {PREDICTIONS: predictions(study), SUMMARY: json.dumps(summary(study), indent=1), REPORT: report}
-    replace_files(directory, texts)
+def study_files(study: Study, report: str) -> dict[str, str]:
+    """The three files by name."""
+    return {PREDICTIONS: predictions(study), SUMMARY: json.dumps(summary(study), indent=1), REPORT: report}
 
 
 def predictions(study: Study) -> str:

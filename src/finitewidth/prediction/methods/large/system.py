@@ -9,14 +9,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from finitewidth._base.arrays import AnyArray
+from finitewidth._base.whole_files import scratch_folder
 from finitewidth.architecture.layer import Layer
 from finitewidth.large.gram import gram
 from finitewidth.large.solvers.packed import Tiles, packed_product
@@ -85,7 +85,6 @@ class LargeSystem:
         self.stages, self.governed, self.ridge = Stages(announce), governed, float(ridge)
         self.outputs = outputs
         self.threads = len(os.sched_getaffinity(0))
-        self._scratch: tempfile.TemporaryDirectory | None = None
         x = np.asarray(x)
         self.stages.begin("inputs")
         mean = self._mean_diagonal(net, x)
@@ -96,28 +95,33 @@ class LargeSystem:
         )
         self.program = KernelProgram.of(net, x, self.budget.tile)
         self.kernels: dict[str, Tiles] = {}
-        if not low_rank_only:
-            self._make_tiles(net, x, store, scheduler)
-        self.stages.begin("preconditioner")
-        low_rank = pivoted_cholesky(
-            lambda rows: self.program.columns(rows, governed),
-            np.asarray(getattr(self.program.diagonal, governed))[: len(x)],
-            self.budget.rank,
-            np.random.default_rng(0),
-            lambda count: self.stages.done(count / self.budget.rank),
-        )
-        self.rank = len(low_rank.pivots)
-        self._pivots = low_rank.pivots
-        self._core = np.asarray(low_rank.factor[low_rank.pivots], float)
-        self.preconditioner = Preconditioner.of(low_rank, self.ridge)
-        self.stages.end()
+        with ExitStack() as scratch:
+            if not low_rank_only:
+                self._make_tiles(net, x, store, scheduler, scratch)
+            self.stages.begin("preconditioner")
+            low_rank = pivoted_cholesky(
+                lambda rows: self.program.columns(rows, governed),
+                np.asarray(getattr(self.program.diagonal, governed))[: len(x)],
+                self.budget.rank,
+                np.random.default_rng(0),
+                lambda count: self.stages.done(count / self.budget.rank),
+            )
+            self.rank = len(low_rank.pivots)
+            self._pivots = low_rank.pivots
+            self._core = np.asarray(low_rank.factor[low_rank.pivots], float)
+            self.preconditioner = Preconditioner.of(low_rank, self.ridge)
+            self.stages.end()
+            # From here on `close` removes what an error would have removed so far.
+            self._scratch = scratch.pop_all()
 
     def _mean_diagonal(self, net: Layer, x: np.ndarray) -> float:
         """Of some rows: enough to choose a precision by."""
         few = x[:: max(1, len(x) // 256)][:256]
         return float(np.mean(getattr(KernelProgram.of(net, few, len(few)).diagonal, self.governed)))
 
-    def _make_tiles(self, net: Layer, x: np.ndarray, store: Any, scheduler: str | None) -> None:
+    def _make_tiles(
+        self, net: Layer, x: np.ndarray, store: Any, scheduler: str | None, scratch: ExitStack
+    ) -> None:
         names = ("nngp", "ntk") if self.governed == "ntk" else ("nngp",)
         self.stages.begin("kernel tiles")
         if store is None:
@@ -127,8 +131,7 @@ class LargeSystem:
                 self.where = "computed in every sweep"
                 self.kernels = {name: ComputedKernel(self.program, name) for name in names}
                 return
-            self._scratch = tempfile.TemporaryDirectory(prefix="finitewidth-")
-            store = Path(self._scratch.name) / "kernels.zarr"
+            store = scratch.enter_context(scratch_folder()) / "kernels.zarr"
         self.where = f"in {store}"
         kept = gram(
             net, x, store, which=names, tile=self.budget.tile, scheduler=scheduler,
@@ -145,9 +148,7 @@ class LargeSystem:
     def close(self) -> None:
         """Remove scratch files; the system cannot solve any more."""
         self.kernels = {}
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = None
+        self._scratch.close()
 
     def product(self, V: Float[np.ndarray, "train k"], *, precise: bool) -> Float[np.ndarray, "train k"]:
         """Kernel plus ridge, times V."""
@@ -220,11 +221,11 @@ class LargeSystem:
         if points * _ROWS_A_POINT < kernel.n or not room:
             yield self.preconditioner.solve
             return
-        with tempfile.TemporaryDirectory(prefix="finitewidth-") as folder:
+        with scratch_folder() as folder:
             self.stages.begin("factor")
             try:
                 factor = tiled_cholesky(
-                    kernel, self.ridge, Path(folder), threads=self.threads, on_row=self.stages.done
+                    kernel, self.ridge, folder, threads=self.threads, on_row=self.stages.done
                 )
             except np.linalg.LinAlgError:
                 # Rounding has taken the sign of the smallest eigenvalues; the other one still works.
