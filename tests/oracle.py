@@ -3,7 +3,8 @@
 Two preactivations are z_a = sqrt(q_a) r cos(t), z_b = sqrt(q_b) r cos(t - phi) with r^2/2
 exponential, t uniform and cos(phi) = rho. A kink at zero lies on the rays where one of the cosines
 vanishes, so Gauss-Legendre panels that end on these rays integrate kinked activations to rounding,
-at rho = +-1 too (two of the four wedges are then empty).
+at rho = +-1 too (two of the four wedges are then empty). Kinks elsewhere cut every ray at two radii, and
+the rays on which both radii are the same end a panel too.
 """
 
 import itertools
@@ -17,10 +18,11 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 class Neuron(NamedTuple):
-    """sigma and sigma', written by hand."""
+    """sigma and sigma', written by hand, and where sigma has kinks beside zero."""
 
     value: Callable[[np.ndarray], np.ndarray]
     slope: Callable[[np.ndarray], np.ndarray]
+    kinks: tuple[float, ...] = ()
 
 
 def _normal_cdf(z):
@@ -82,14 +84,26 @@ NEURONS: dict[str, Neuron] = {
     "elu": _left_exponential(1.0, 1.0),
     "selu": _left_exponential(SELU_SCALE, SELU_ALPHA),
     "mish": Neuron(lambda z: z * np.tanh(_softplus(z)), _mish_slope),
+    "relu6": Neuron(lambda z: np.clip(z, 0, 6), lambda z: 1.0 * ((z > 0) & (z < 6)), (6.0,)),
+    "hard_tanh": Neuron(lambda z: np.clip(z, -1, 1), lambda z: 1.0 * (np.abs(z) < 1), (-1.0, 1.0)),
+    "hard_sigmoid": Neuron(lambda z: np.clip(z / 6 + 0.5, 0, 1), lambda z: (np.abs(z) < 3) / 6, (-3.0, 3.0)),
+    "hard_swish": Neuron(
+        lambda z: z * np.clip(z / 6 + 0.5, 0, 1),
+        lambda z: np.where(np.abs(z) < 3, z / 3 + 0.5, z > 0),
+        (-3.0, 3.0),
+    ),
+    "softsign": Neuron(lambda z: z / (1 + np.abs(z)), lambda z: (1 + np.abs(z)) ** -2.0),
 }
 
 
 def _panels(breaks: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of Gauss's rule on every panel between breaks, which may stand side by side."""
     x, w = np.polynomial.legendre.leggauss(order)
-    half = np.diff(breaks)[:, None] / 2
+    half = np.diff(breaks, axis=0)[:, None] / 2
     middle = (breaks[1:] + breaks[:-1])[:, None] / 2
-    return (middle + half * x).ravel(), (half * w).ravel()
+    side = breaks.shape[1:]
+    x, w = (v.reshape(-1, *(1 for _ in side)) for v in (x, w))
+    return (middle + half * x).reshape(-1, *side), (half * w).reshape(-1, *side)
 
 
 def _graded(depth: int) -> np.ndarray:
@@ -101,27 +115,37 @@ def pair_averages(neuron: Neuron, q_a: float, q_b: float, rho: float) -> tuple[f
     """<sigma_a sigma_b> and <sigma'_a sigma'_b>."""
     inner = _graded(max(2, int(np.ceil(np.log(20 * np.sqrt(max(q_a, q_b))) / np.log(4)))))
     phi = np.arccos(rho)
-    rays = np.sort(np.mod([np.pi / 2, 3 * np.pi / 2, phi + np.pi / 2, phi - np.pi / 2], 2 * np.pi))
+    at_a, at_b = (np.array(neuron.kinks) / np.sqrt(q) for q in (q_a, q_b))
+    rays = [np.pi / 2, 3 * np.pi / 2, phi + np.pi / 2, phi - np.pi / 2]
+    if abs(rho) < 1:  # where r cos(t) = a and r cos(t - phi) = b on the same circle
+        meet = [np.arctan2(b - a * rho, a * np.sqrt(1 - rho**2)) for a in at_a for b in at_b]
+        rays += [*meet, *(np.array(meet) + np.pi)]
+    rays = np.sort(np.mod(rays, 2 * np.pi))
     rays = np.append(rays, rays[0] + 2 * np.pi)
     wedge = np.concatenate([inner, 1 - inner[-2::-1]])
     pieces = [_panels(a + (b - a) * wedge, 14) for a, b in itertools.pairwise(rays) if b > a]
     t, weight_t = (np.concatenate(p) for p in zip(*pieces, strict=True))
-    r, weight_r = _panels(np.concatenate([inner, np.linspace(0.5, 12.5, 16)[1:]]), 14)
-    weight_r = weight_r * r * np.exp(-(r**2) / 2) / (2 * np.pi)
-    z_a = np.sqrt(q_a) * np.cos(t)[:, None] * r
-    z_b = np.sqrt(q_b) * np.cos(t - phi)[:, None] * r
-    return tuple(float(weight_t @ (f(z_a) * f(z_b)) @ weight_r) for f in neuron)
+    along = np.concatenate([inner, np.linspace(0.5, 12.5, 16)[1:]])
+    cuts = [c / np.cos(t) for c in at_a] + [c / np.cos(t - phi) for c in at_b]
+    breaks = np.sort(np.stack([np.full_like(t, r) for r in along] + [np.clip(c, 0, 12.5) for c in cuts]), 0)
+    r, weight_r = _panels(breaks, 14)
+    weight = weight_t * weight_r * r * np.exp(-(r**2) / 2) / (2 * np.pi)
+    z_a, z_b = np.sqrt(q_a) * np.cos(t) * r, np.sqrt(q_b) * np.cos(t - phi) * r
+    return tuple(float(np.sum(weight * f(z_a) * f(z_b))) for f in (neuron.value, neuron.slope))
 
 
-_LINE = np.concatenate([_graded(7), np.linspace(0.5, 13.5, 27)[1:]])
-_LINE_NODES, _LINE_WEIGHTS = _panels(_LINE, 20)
-_LINE_NODES = np.concatenate([-_LINE_NODES, _LINE_NODES])
-_LINE_WEIGHTS = np.tile(_LINE_WEIGHTS, 2) * _normal_pdf(_LINE_NODES)
+def _line(q: float, kinks: tuple[float, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes u and weights for averages over u ~ N(0, 1); panels end at zero and where the kinks are."""
+    along = np.concatenate([_graded(7), np.linspace(0.5, 13.5, 27)[1:]])
+    cuts = [k / np.sqrt(q) for k in kinks if abs(k) < 13.5 * np.sqrt(q)]
+    nodes, weights = _panels(np.unique(np.concatenate([-along, along, cuts])), 20)
+    return nodes, weights * _normal_pdf(nodes)
 
 
-def line_average(f: Callable[[np.ndarray], np.ndarray], q: float) -> float:
-    """<f(z)> for z ~ N(0, q), with panels that end at zero."""
-    return float(_LINE_WEIGHTS @ f(np.sqrt(q) * _LINE_NODES))
+def line_average(f: Callable[[np.ndarray], np.ndarray], q: float, kinks: tuple[float, ...] = ()) -> float:
+    """<f(z)> for z ~ N(0, q)."""
+    u, weights = _line(q, kinks)
+    return float(weights @ f(np.sqrt(q) * u))
 
 
 class Layer(NamedTuple):
@@ -134,11 +158,11 @@ class Layer(NamedTuple):
 
 def layer(neuron: Neuron, q: float) -> Layer:
     """The three averages at variance q; dg/dq is taken on the Gaussian, not on the activation."""
-    u = _LINE_NODES
+    u, weights = _line(q, neuron.kinks)
     z = np.sqrt(q) * u
-    square = neuron.value(z) ** 2 * _LINE_WEIGHTS
+    square = neuron.value(z) ** 2 * weights
     return Layer(
         float(square.sum()),
         float(square @ (u**2 - 1)) / (2 * q),
-        float(_LINE_WEIGHTS @ neuron.slope(z) ** 2),
+        float(weights @ neuron.slope(z) ** 2),
     )

@@ -14,7 +14,10 @@ from tolerances import assert_close
 
 
 def test_the_public_names():
-    expected = "linear relu leaky_relu abs step erf sin cos gelu tanh sigmoid softplus silu elu selu mish"
+    expected = (
+        "linear relu leaky_relu abs step erf sin cos gelu tanh sigmoid softplus silu elu selu mish "
+        "relu6 hard_tanh hard_sigmoid hard_swish softsign"
+    )
     assert tuple(expected.split()) == fw.ACTIVATION_NAMES
 
 
@@ -27,7 +30,10 @@ def test_functions_are_what_their_names_say(name, dtype):
     assert_close(found, oracle.NEURONS[name].value(np.asarray(z, float)).astype(dtype))
 
 
-@pytest.mark.parametrize(("alias", "name"), [("identity", "linear"), ("swish", "silu"), (" ReLU ", "relu")])
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("identity", "linear"), ("swish", "silu"), (" ReLU ", "relu"), ("Hardtanh", "hard_tanh")],
+)
 def test_aliases(alias, name):
     assert as_activation(alias) is as_activation(name)
 
@@ -73,7 +79,7 @@ def test_ordinary_functions_are_accepted(made):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("tahn", r"unknown activation 'tahn'\. Did you mean 'tanh'\? Known: linear, relu, .*mish"),
+        ("tahn", r"unknown activation 'tahn'\. Did you mean 'tanh'\? Known: linear, relu, .*softsign"),
         ("xyzzy", r"unknown activation 'xyzzy'\. Known: linear"),
         ("relu:2", r"unknown activation 'relu:2'"),
         ("", r"unknown activation ''"),

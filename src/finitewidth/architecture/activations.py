@@ -210,16 +210,25 @@ def _monomial(power: int) -> Activation:
 
 
 class BuiltIn(NamedTuple):
-    """One built-in activation: all that has to be said to add another.
-
-    `torch` is the text of a module, or of an expression in z; `jax` is the text of a function.
-    """
+    """One built-in activation: all that has to be said to add another."""
 
     function: Elementwise
+    """Written with `jax.numpy`."""
     closed_form: PairLaw | None
+    """Its exact pair law; None where it follows from `kinks`, or where a Hermite series has to do."""
     torch: str
+    """Its text in PyTorch: a module, or an expression in z."""
     jax: str
+    """Its text in JAX: a function."""
+    kinks: tuple[float, ...] = (0.0,)
+    """Where its slope may jump."""
+    flat_beyond: float | None = None
+    """From here on, on both sides, its slope is below a twentieth of its maximum; None without flat ends."""
+    short_series: bool = True
+    """Whether a short Hermite series follows its kernels through many layers, as pages of the lab need."""
 
+
+_TWENTIETH = math.atanh(math.sqrt(0.95))  # the slope of tanh is 1/20 there
 
 BUILT_IN = {
     "linear": BuiltIn(lambda z: z, PiecewiseLinear(1.0, 1.0), "nn.Identity()", "lambda z: z"),
@@ -229,19 +238,50 @@ BUILT_IN = {
     ),
     "abs": BuiltIn(jnp.abs, PiecewiseLinear(-1.0, 1.0), "torch.abs(z)", "jnp.abs"),
     "step": BuiltIn(_step, Step(), "(z > 0).to(z.dtype)", "lambda z: (z > 0).astype(z.dtype)"),
-    "erf": BuiltIn(jax.scipy.special.erf, Erf(), "torch.erf(z)", "jax.scipy.special.erf"),
+    "erf": BuiltIn(
+        jax.scipy.special.erf,
+        Erf(),
+        "torch.erf(z)",
+        "jax.scipy.special.erf",
+        flat_beyond=math.sqrt(math.log(20)),
+    ),
     "sin": BuiltIn(jnp.sin, Sinusoid(odd=True), "torch.sin(z)", "jnp.sin"),
     "cos": BuiltIn(jnp.cos, Sinusoid(odd=False), "torch.cos(z)", "jnp.cos"),
     "gelu": BuiltIn(_gelu, Gelu(), "nn.GELU()", "lambda z: jax.nn.gelu(z, approximate=False)"),
-    "tanh": BuiltIn(jnp.tanh, None, "nn.Tanh()", "jnp.tanh"),
-    "sigmoid": BuiltIn(jax.nn.sigmoid, None, "nn.Sigmoid()", "jax.nn.sigmoid"),
+    "tanh": BuiltIn(jnp.tanh, None, "nn.Tanh()", "jnp.tanh", flat_beyond=_TWENTIETH),
+    "sigmoid": BuiltIn(jax.nn.sigmoid, None, "nn.Sigmoid()", "jax.nn.sigmoid", flat_beyond=2 * _TWENTIETH),
     "softplus": BuiltIn(jax.nn.softplus, None, "nn.Softplus()", "jax.nn.softplus"),
-    "silu": BuiltIn(jax.nn.silu, None, "nn.SiLU()", "jax.nn.silu"),
-    "elu": BuiltIn(jax.nn.elu, None, "nn.ELU()", "jax.nn.elu"),
-    "selu": BuiltIn(jax.nn.selu, None, "nn.SELU()", "jax.nn.selu"),
-    "mish": BuiltIn(_mish, None, "nn.Mish()", "jax.nn.mish"),
+    "silu": BuiltIn(jax.nn.silu, None, "nn.SiLU()", "jax.nn.silu", short_series=False),
+    "elu": BuiltIn(jax.nn.elu, None, "nn.ELU()", "jax.nn.elu", short_series=False),
+    "selu": BuiltIn(jax.nn.selu, None, "nn.SELU()", "jax.nn.selu", short_series=False),
+    "mish": BuiltIn(_mish, None, "nn.Mish()", "jax.nn.mish", short_series=False),
+    "relu6": BuiltIn(jax.nn.relu6, None, "nn.ReLU6()", "jax.nn.relu6", kinks=(0.0, 6.0)),
+    "hard_tanh": BuiltIn(
+        jax.nn.hard_tanh, None, "nn.Hardtanh()", "jax.nn.hard_tanh", kinks=(-1.0, 1.0), flat_beyond=1.0
+    ),
+    "hard_sigmoid": BuiltIn(
+        jax.nn.hard_sigmoid,
+        None,
+        "nn.Hardsigmoid()",
+        "jax.nn.hard_sigmoid",
+        kinks=(-3.0, 3.0),
+        flat_beyond=3.0,
+    ),
+    "hard_swish": BuiltIn(
+        jax.nn.hard_swish, None, "nn.Hardswish()", "jax.nn.hard_swish", kinks=(-3.0, 3.0), short_series=False
+    ),
+    "softsign": BuiltIn(
+        jax.nn.soft_sign, None, "nn.Softsign()", "jax.nn.soft_sign", flat_beyond=math.sqrt(20) - 1
+    ),
 }
-_ALIASES = {"identity": "linear", "swish": "silu"}
+_ALIASES = {
+    "identity": "linear",
+    "swish": "silu",
+    "hardtanh": "hard_tanh",
+    "hardsigmoid": "hard_sigmoid",
+    "hardswish": "hard_swish",
+    "soft_sign": "softsign",
+}
 _FAMILIES: dict[str, Callable[[float], Activation]] = {"leaky_relu": leaky_relu, "monomial": monomial}
 
 ACTIVATION_NAMES: tuple[str, ...] = tuple(BUILT_IN)
@@ -251,7 +291,7 @@ _NAMES = {row.function: name for name, row in BUILT_IN.items()}
 @functools.cache
 def _built_in(name: str) -> Activation:
     row = BUILT_IN[name]
-    return Activation(row.function, name, row.closed_form)
+    return Activation(row.function, name, row.closed_form, row.kinks)
 
 
 def source_texts(name: str) -> tuple[str, str]:

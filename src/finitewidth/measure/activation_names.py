@@ -1,32 +1,24 @@
 """Which activation a function of one number is, from its values: it may be written in many ways."""
 
+import functools
+
+import jax.numpy as jnp
 import numpy as np
-from scipy import special
+
+from finitewidth._base.tracing import outside_tracing
+from finitewidth.architecture.activations import BUILT_IN, as_activation
 
 GRID = np.linspace(-8.0, 8.0, 129)
 # Coefficients may be rounded to half precision, and GELU has a common approximation by tanh.
 _TOLERANCE = 1e-3
+# A straight line is no activation; steps and absolute values are how masks and sizes are written.
+_NOT_LOOKED_FOR = ("linear", "step", "abs")
 
-_SELU = 1.6732632423543772
-_KNOWN = {
-    "relu": lambda z: np.maximum(z, 0),
-    "tanh": np.tanh,
-    "sigmoid": special.expit,
-    "gelu": lambda z: z * special.ndtr(z),
-    "silu": lambda z: z * special.expit(z),
-    "erf": special.erf,
-    "softplus": lambda z: np.logaddexp(z, 0),
-    "elu": lambda z: np.where(z > 0, z, np.expm1(z)),
-    "selu": lambda z: np.where(z > 0, z, _SELU * np.expm1(z)),
-    "relu6": lambda z: np.clip(z, 0, 6),
-    "hard_tanh": lambda z: np.clip(z, -1, 1),
-    "hard_sigmoid": lambda z: np.clip(z / 6 + 0.5, 0, 1),
-    "hard_swish": lambda z: z * np.clip(z / 6 + 0.5, 0, 1),
-    "mish": lambda z: z * np.tanh(np.logaddexp(z, 0)),
-    "softsign": lambda z: z / (1 + np.abs(z)),
-    "sin": np.sin,
-    "cos": np.cos,
-}
+
+@functools.cache
+def _values(name: str) -> np.ndarray:
+    with outside_tracing():
+        return np.asarray(as_activation(name)(jnp.asarray(GRID)), float)
 
 
 def activation_name(values: np.ndarray) -> str | None:
@@ -36,8 +28,8 @@ def activation_name(values: np.ndarray) -> str | None:
     size = np.ptp(values)
     if not np.isfinite(size) or size == 0:
         return None
-    for name, phi in _KNOWN.items():
-        if _distance(values, phi(GRID)) < _TOLERANCE * size:
+    for name in BUILT_IN:
+        if name not in _NOT_LOOKED_FOR and _distance(values, _values(name)) < _TOLERANCE * size:
             return name
     # A slope below zero that is neither none nor the slope above: leaky ReLU, of any slope.
     below, above = np.minimum(GRID, 0), np.maximum(GRID, 0)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from finitewidth.advice.diagnosis.next_steps import loss_and_slope, next_steps
-from finitewidth.advice.diagnosis.optimisers import Training
 from finitewidth.advice.diagnosis.tangent_kernel import tangent_kernel_spectrum
+from finitewidth.advice.diagnosis.training import Training
 from finitewidth.measure.specimen import specimen
 from tolerances import assert_close
 

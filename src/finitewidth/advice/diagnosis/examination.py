@@ -14,12 +14,13 @@ from finitewidth._base.foreign import is_torch
 from finitewidth.advice.diagnosis import findings
 from finitewidth.advice.diagnosis.layers import layer_rows
 from finitewidth.advice.diagnosis.next_steps import next_steps
-from finitewidth.advice.diagnosis.optimisers import NAMES, Name, Training
 from finitewidth.advice.diagnosis.points import check_classes, some_points
 from finitewidth.advice.diagnosis.result import Diagnosis
 from finitewidth.advice.diagnosis.sizes import kernel_shares, participation
 from finitewidth.advice.diagnosis.step_limit import step_limit
 from finitewidth.advice.diagnosis.tangent_kernel import tangent_kernel_spectrum
+from finitewidth.advice.diagnosis.training import Training
+from finitewidth.algorithms.optimizers import LIMITED
 from finitewidth.measure.checks import check_function_of_one_input, check_mode, empty_statistics
 from finitewidth.measure.labels import Loss
 from finitewidth.measure.layers.faults import Classes, Evidence, Fault, Step, find_faults, share_learnt
@@ -37,7 +38,7 @@ def diagnose(
     params: PyTree | None = None,
     loss: Loss | None = None,
     learning_rate: float | None = None,
-    optimizer: Name = "sgd",
+    optimizer: str = "sgd",
     momentum: float = 0.9,
     start: Any = None,
     points: int = 256,
@@ -182,7 +183,7 @@ def _loss_name(loss: Loss | None) -> str:
 def _check(learning_rate: float | None, optimizer: str, momentum: float) -> None:
     if learning_rate is not None and not 0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate must be a positive finite number, got {learning_rate}.")
-    if optimizer not in NAMES:
-        raise ValueError(f"optimizer must be {', '.join(NAMES[:-1])} or {NAMES[-1]}, got {optimizer!r}.")
+    if optimizer not in LIMITED:
+        raise ValueError(f"optimizer must be {', '.join(LIMITED[:-1])} or {LIMITED[-1]}, got {optimizer!r}.")
     if not 0 <= momentum < 1:
         raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}.")

@@ -8,6 +8,7 @@ from finitewidth.advice.diagnosis.result import Diagnosis, Finding, LayerRow
 from finitewidth.advice.diagnosis.step_limit import StepLimit
 from finitewidth.advice.diagnosis.tangent_kernel import TangentKernel
 from finitewidth.advice.diagnosis.words import joined, percent, short
+from finitewidth.algorithms.optimizers import OPTIMIZERS
 from finitewidth.measure.layers.faults import Fault
 from finitewidth.measure.loss.collapse import Collapse
 from finitewidth.measure.loss.laziness import Laziness
@@ -129,7 +130,11 @@ def kernel(found: TangentKernel) -> Finding:
 
 def step(limit: StepLimit) -> list[Finding]:
     """Sharpness and the largest stable step."""
-    about = "after Adam's scaling of every weight, estimated" if limit.optimizer == "adam" else "of the loss"
+    about = (
+        "after Adam's scaling of every weight, estimated"
+        if OPTIMIZERS[limit.optimizer].preconditioned
+        else "of the loss"
+    )
     return [
         Finding(
             "sharpness",

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import log_softmax, softmax
 
-from finitewidth.advice.diagnosis.optimisers import Optimiser, Training, optimiser
+from finitewidth.advice.diagnosis.training import Optimiser, Training
 from finitewidth.measure.specimen import Specimen, Vector
 
 # Losses beyond this multiple of the first have left for good, and the next would only overflow.
@@ -74,7 +74,7 @@ def next_steps(specimen: Specimen, training: Training) -> NextSteps | None:
             return _State(np.inf, lambda: shift)
 
     predicted, measured = (
-        _curve(state_at, specimen.weights, rate, optimiser(name, momentum), steps)
+        _curve(state_at, specimen.weights, rate, Optimiser(name, momentum, specimen.weights), steps)
         for state_at in (_Tangent(specimen), trained)
     )
     return NextSteps(predicted, measured, rate)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from finitewidth.advice.diagnosis.optimisers import Name
+from finitewidth.algorithms.optimizers import EPSILON, OPTIMIZERS
 from finitewidth.measure.loss.operators import SymmetricOperator
 from finitewidth.measure.loss.spectrum import eigenpairs
 from finitewidth.measure.loss.stability import stability_limit
@@ -21,7 +21,6 @@ from finitewidth.measure.specimen import Specimen, Vector
 
 # Points in one of the batches that Adam would see.
 _BATCH = 32
-_EPSILON = 1e-8
 
 
 class StepLimit(NamedTuple):
@@ -56,20 +55,13 @@ class StepLimit(NamedTuple):
     @property
     def words(self) -> str:
         """The optimiser, as one says it."""
-        beta = f" with beta {self.momentum:g}"
-        return {
-            "sgd": "gradient descent",
-            "momentum": f"momentum{beta}",
-            "nesterov": f"Nesterov momentum{beta}",
-            "adam": f"Adam{beta}, estimated",
-        }[self.optimizer]
+        row = OPTIMIZERS[self.optimizer]
+        return row.words.format(b=self.momentum) + (", estimated" if row.preconditioned else "")
 
 
-def step_limit(
-    specimen: Specimen, learning_rate: float | None, optimizer: Name, momentum: float
-) -> StepLimit:
+def step_limit(specimen: Specimen, learning_rate: float | None, optimizer: str, momentum: float) -> StepLimit:
     """The limit on all points of a specimen at once."""
-    scale = adam_scale(specimen) if optimizer == "adam" else np.ones_like(specimen.weights)
+    scale = adam_scale(specimen) if OPTIMIZERS[optimizer].preconditioned else np.ones_like(specimen.weights)
     sharpness, residual = largest_curvature(specimen, scale)
     largest = stability_limit(optimizer, momentum) / sharpness if sharpness > 0 else np.inf
     return StepLimit(optimizer, momentum, sharpness, residual, largest, learning_rate)
@@ -79,7 +71,7 @@ def adam_scale(specimen: Specimen) -> Vector:
     """1 / sqrt(P) of every weight, with P^2 the mean square of the gradients of batches."""
     starts = range(0, specimen.points, min(_BATCH, specimen.points))
     squares = [_batch(specimen, slice(start, start + _BATCH)).gradient() ** 2 for start in starts]
-    return (1 / np.sqrt(np.sqrt(np.mean(squares, axis=0)) + _EPSILON)).astype(specimen.weights.dtype)
+    return (1 / np.sqrt(np.sqrt(np.mean(squares, axis=0)) + EPSILON)).astype(specimen.weights.dtype)
 
 
 def _batch(specimen: Specimen, rows: slice) -> Specimen:

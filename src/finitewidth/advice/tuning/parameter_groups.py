@@ -8,12 +8,12 @@ rate of the blocks falls as $1/\sqrt L$.
 
 from typing import Literal, get_args
 
+from finitewidth.algorithms.optimizers import OPTIMIZERS
 from finitewidth.architecture.parametrisation import Geometry, MaximalUpdate, Place
 
 Optimizer = Literal["sgd", "adam", "muon"]
 Scaling = Literal["standard", "mup"]
 GROUPS: tuple[str, ...] = ("first weights", "block weights", "last weights", "hidden biases", "last bias")
-_GEOMETRY: dict[str, Geometry] = {"sgd": "gradient", "adam": "entrywise", "muon": "spectral"}
 
 
 def group_rates(
@@ -42,7 +42,7 @@ def group_rates(
             Place(width, width, width, first=False, last=False),
             Place(width, n_out, width, first=False, last=True),
         ]
-        geometry = _GEOMETRY[optimizer]
+        geometry = OPTIMIZERS[optimizer].geometry
         parametrisation = MaximalUpdate(base_width)
         # Muon is for the matrices of the blocks alone; Adam moves the rest.
         geometries: list[Geometry] = ["entrywise" if geometry == "spectral" else geometry] * 3

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from finitewidth.algorithms.optimizers import LIMITED
 from finitewidth.cli import options
 from finitewidth.cli.console import output, say
 from finitewidth.report.directory import REPORT, check_directory, held_directory
 
-# Names of measure.labels and diagnosis.optimisers, without their imports.
+# Names of measure.labels, without its imports.
 LOSSES = ("cross_entropy", "mse")
-OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam")
 
 
 def diagnose(
@@ -39,7 +39,7 @@ def diagnose(
     learning_rate: Annotated[
         float | None, options.number("--lr", "Your learning rate, for the next steps of training.")
     ] = None,
-    optimizer: Annotated[str, options.one_of("--optimizer", "Your optimiser.", OPTIMIZERS)] = "sgd",
+    optimizer: Annotated[str, options.one_of("--optimizer", "Your optimiser.", LIMITED)] = "sgd",
     momentum: Annotated[
         float, options.number("--momentum", "Its momentum, or Adam's beta 1.", zero=True)
     ] = 0.9,

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from finitewidth._base.engines import check_scheduler
+from finitewidth.algorithms.optimizers import OPTIMIZER_NAMES
 from finitewidth.cli import options
 from finitewidth.cli.console import messages, output, say
 from finitewidth.cli.outputs import check_folder, check_output
 
-# Names of networks.losses, networks.optimizers and architecture.weights, without their imports.
+# Names of networks.losses and architecture.weights, without their imports.
 LOSSES = ("mse", "cross_entropy", "logistic", "exponential")
-OPTIMIZERS = ("sgd", "momentum", "adam", "sign", "muon")
 WEIGHTS = ("gaussian", "uniform", "truncated", "orthogonal")
 
 
@@ -35,7 +35,7 @@ def train_ensemble(
             "--learning-rate", "Global step; for sgd 1/lambda_max of one network's NTK by default."
         ),
     ] = None,
-    optimizer: Annotated[str, options.one_of("--optimizer", "Rule for the steps.", OPTIMIZERS)] = "sgd",
+    optimizer: Annotated[str, options.one_of("--optimizer", "Rule for the steps.", OPTIMIZER_NAMES)] = "sgd",
     loss: Annotated[str, options.one_of("--loss", "What training lowers.", LOSSES)] = "mse",
     parametrisation: Annotated[str, typer.Option(help="ntk, standard, mean-field, mup or mup:BASE.")] = "ntk",
     weights: Annotated[

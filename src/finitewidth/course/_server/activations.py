@@ -1,5 +1,7 @@
 """The activations of the lab: a fixed list, since each one compiles programs of its own."""
 
+from finitewidth.architecture.activations import BUILT_IN
+
 ACTIVATIONS = tuple(
     (name, name.replace("_", " "))
     for name in (
@@ -8,6 +10,5 @@ ACTIVATIONS = tuple(
     )
 )  # fmt: skip
 
-# Their kernels grow so fast with depth that a short Hermite series loses them: no slider for C_W there.
-LONG_SERIES = ("silu", "elu", "selu", "mish")
-SHORT_SERIES = tuple((name, label) for name, label in ACTIVATIONS if name not in LONG_SERIES)
+# No slider for C_W where a short Hermite series loses the kernels.
+SHORT_SERIES = tuple((name, label) for name, label in ACTIVATIONS if BUILT_IN[name].short_series)

@@ -71,8 +71,8 @@ class Evidence(NamedTuple):
     """What the network has learnt of the labels: 0 for one constant answer, 1 for all of them."""
 
 
-class _Hit(NamedTuple):
-    """Where a rule applies."""
+class Hit(NamedTuple):
+    """One match of a rule: the value, the layer, the words of its sentence, the severity."""
 
     value: float
     site: str | None
@@ -80,14 +80,19 @@ class _Hit(NamedTuple):
     severity: Severity = "fault"
 
 
-class _Row(NamedTuple):
-    """One kind of fault."""
+class Kind(NamedTuple):
+    """One kind of fault: all that has to be said to add another."""
 
     name: str
+    """What it is called."""
     threshold: float
-    rule: Callable[[Evidence, float], Iterator[_Hit]]
+    """The number that its rule is given."""
+    rule: Callable[[Evidence, float], Iterator[Hit]]
+    """Every match, from what was measured and the threshold."""
     sentence: str
+    """What was found, with the words of the match in braces."""
     remedy: str
+    """What to change."""
 
 
 # A change by D decades is seen only if it is also this much a layer: deep residual networks drift slowly.
@@ -96,29 +101,29 @@ _DECADES_A_LAYER = 0.2
 _HALF_LEARNT = 0.5
 
 
-def _gradients(sign: int) -> Callable[[Evidence, float], Iterator[_Hit]]:
-    def rule(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+def _gradients(sign: int) -> Callable[[Evidence, float], Iterator[Hit]]:
+    def rule(evidence: Evidence, threshold: float) -> Iterator[Hit]:
         found = evidence.signals
         decades = sign * found.decades
         if decades > threshold and decades > _DECADES_A_LAYER * found.layers:
             words = {"decades": _decades(decades, sign), "layers": found.layers}
             works = evidence.learnt is not None and evidence.learnt > _HALF_LEARNT
-            yield _Hit(found.decades, found.steps[0][0].name, words, "note" if works else "fault")
+            yield Hit(found.decades, found.steps[0][0].name, words, "note" if works else "fault")
 
     return rule
 
 
-def _inputs_alike(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+def _inputs_alike(evidence: Evidence, threshold: float) -> Iterator[Hit]:
     for site in evidence.signals.sites:
         if site.spread < threshold:
-            yield _Hit(site.spread, site.name, {"where": f"From layer {site.name} on", "share": site.spread})
+            yield Hit(site.spread, site.name, {"where": f"From layer {site.name} on", "share": site.spread})
             return
     share = evidence.signals.output_spread
     if share < threshold:
-        yield _Hit(share, None, {"where": "At the outputs", "share": share})
+        yield Hit(share, None, {"where": "At the outputs", "share": share})
 
 
-def _dead(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+def _dead(evidence: Evidence, threshold: float) -> Iterator[Hit]:
     """Layers of which more than a share of the units is dead; a layer without a living unit always.
 
     Units die one by one: of n units with the chance p of death a share p is dead to within the standard error
@@ -128,10 +133,10 @@ def _dead(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
         chance = math.sqrt(threshold * (1 - threshold) / site.units)
         if site.dead is not None and (site.dead > threshold + chance or site.dead == 1):
             words = {"dead": round(site.dead * site.units), "units": site.units, "site": site.name}
-            yield _Hit(site.dead, site.name, words)
+            yield Hit(site.dead, site.name, words)
 
 
-def _saturated(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+def _saturated(evidence: Evidence, threshold: float) -> Iterator[Hit]:
     """Layers with more than a share of entries without slope; but a gate that is open or shut does its work.
 
     The signal and its gradient go through what the gate is multiplied with.
@@ -139,20 +144,20 @@ def _saturated(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
     for site in evidence.signals.sites:
         if site.saturated is not None and site.saturated > threshold and not site.gate:
             words = {"share": site.saturated, "site": site.name, "activation": site.activation}
-            yield _Hit(site.saturated, site.name, words)
+            yield Hit(site.saturated, site.name, words)
 
 
-def _step(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+def _step(evidence: Evidence, threshold: float) -> Iterator[Hit]:
     if evidence.step is None:
         return
     learning_rate, largest = evidence.step
     ratio = learning_rate / largest if largest > 0 else math.inf
     if ratio > 1:
         words = {"used": learning_rate, "largest": largest, "half": largest / 2, "ratio": ratio}
-        yield _Hit(ratio, None, words, "fault" if ratio > threshold else "note")
+        yield Hit(ratio, None, words, "fault" if ratio > threshold else "note")
 
 
-def _classes(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+def _classes(evidence: Evidence, threshold: float) -> Iterator[Hit]:
     if evidence.classes is None:
         return
     predicted, labels, count, names = evidence.classes
@@ -166,48 +171,48 @@ def _classes(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
         often = "always" if called.max() == called.sum() else "mostly"
         called_as = int(called.argmax())
         one_name, other = (str(k) if names is None else names[k] for k in (one, called_as))
-        yield _Hit(accuracy, None, {"one": one_name, "often": often, "other": other})
+        yield Hit(accuracy, None, {"one": one_name, "often": often, "other": other})
 
 
-def _empty_statistics(evidence: Evidence, threshold: float) -> Iterator[_Hit]:
+def _empty_statistics(evidence: Evidence, threshold: float) -> Iterator[Hit]:
     for name in evidence.empty_statistics:
-        yield _Hit(0.0, name, {"site": name}, "note")
+        yield Hit(0.0, name, {"site": name}, "note")
 
 
 _CRITICAL = "Initialise critically (`finitewidth tune`), normalise between layers, or add skip connections."
 TABLE = (
-    _Row(
+    Kind(
         "vanishing gradients", 3.0, _gradients(-1),
         "Squared gradients shrink {decades} on their way back through {layers} layers.", _CRITICAL,
     ),
-    _Row(
+    Kind(
         "exploding gradients", 3.0, _gradients(1),
         "Squared gradients grow {decades} on their way back through {layers} layers.", _CRITICAL,
     ),
-    _Row(
+    Kind(
         "inputs look alike", 1e-4, _inputs_alike,
         "{where} all inputs look alike: they differ in {share:.1e} of the mean square.", _CRITICAL,
     ),
-    _Row(
+    Kind(
         "dead units", 0.7, _dead, "{dead} of {units} units of {site} never fire.",
         "Take smaller steps, start with zero biases, or use a leaky activation.",
     ),
-    _Row(
+    Kind(
         "saturated units", 0.5, _saturated,
         "{share:.0%} of the entries of {site} lie where {activation} has no slope.",
         "Make the weights that lead there smaller, or normalise before the activation.",
     ),
-    _Row(
+    Kind(
         "step too large", 2.0, _step,
         "The learning rate {used:.3g} is {ratio:.2g} times the largest stable step, {largest:.3g}.",
         "Use {half:.2g}, and warm up to it.",
     ),
-    _Row(
+    Kind(
         "class never predicted", 2.0, _classes,
         "Class {one} is never predicted: it is {often} called {other}.",
         "Look at its labels, balance the classes, or reset the last layer.",
     ),
-    _Row(
+    Kind(
         "no batch statistics", 0.0, _empty_statistics,
         "{site} has never seen a batch: in eval mode it changes nothing.",
         "Run some batches through the model in train mode first, or load a checkpoint.",

@@ -6,26 +6,17 @@ network at its minimum has no gradient of the loss, but it has this one. Critica
 are, whatever their widths.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth.architecture.activations import BUILT_IN
 from finitewidth.measure.sites import Site
 
 # Activations that are zero for all negative numbers.
 HALF_FLAT = ("relu", "relu6")
-# Beyond this, either way, the slope of an activation with flat ends is below a twentieth of its maximum.
-_FLAT_BEYOND = {
-    "tanh": math.atanh(math.sqrt(0.95)),
-    "sigmoid": 2 * math.atanh(math.sqrt(0.95)),
-    "erf": math.sqrt(math.log(20)),
-    "softsign": math.sqrt(20) - 1,
-    "hard_tanh": 1.0,
-    "hard_sigmoid": 3.0,
-}
 
 
 class SiteSignals(NamedTuple):
@@ -151,9 +142,10 @@ def dead_share(site: Site) -> float | None:
 
 def saturated_share(site: Site) -> float | None:
     """Share of entries where the slope is below 5 % of its maximum; None without flat ends."""
-    if site.activation not in _FLAT_BEYOND:
+    row = BUILT_IN.get(site.activation or "")
+    if row is None or row.flat_beyond is None:
         return None
-    return float(np.mean(np.abs(site.into_activation) > _FLAT_BEYOND[site.activation]))
+    return float(np.mean(np.abs(site.into_activation) > row.flat_beyond))
 
 
 def effective_units(features: Float[np.ndarray, "points ..."]) -> float:

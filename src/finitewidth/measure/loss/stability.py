@@ -1,17 +1,7 @@
 r"""How large a step an optimiser takes before it oscillates, and how sharpness comes to meet that limit.
 
-On a quadratic loss with curvature $\lambda$ every optimiser here is a linear recursion, stable while
-$\eta\lambda$ is below a limit of its own, where position and velocity flip their signs at every step. With
-momentum b:
-
-| optimizer | one step | limit of $\eta\lambda$ |
-|---|---|---|
-| "sgd" | $\theta-\eta g$ | $2$ |
-| "momentum" | $m'=bm+g,\ \theta-\eta m'$ | $2+2b$ |
-| "nesterov" | $m'=bm+g,\ \theta-\eta(bm'+g)$ | $(2+2b)/(1+2b)$ |
-| "adam" | $m'=bm+(1-b)g,\ \theta-\eta m'/P$ | $(2+2b)/(1-b)$ of $P^{-1/2}HP^{-1/2}$ |
-
-Adam's P is the root of its average of squared gradients, with its bias corrected; with b = 0 it is RMSProp.
+On a quadratic loss an optimiser is stable while eta times the curvature is below a limit of its own;
+the table of `algorithms.optimizers` has the limits.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,33 +19,15 @@ from finitewidth._base.checks import check_positive, check_whole, is_number
 from finitewidth._base.follow import Moving, follow
 from finitewidth._base.foreign import is_torch
 from finitewidth._base.linalg.traced_lanczos import leading_pair
+from finitewidth.algorithms.optimizers import EPSILON, LIMITED, OPTIMIZERS, SECOND_DECAY
 
 # Products with the Hessian in one round of Lanczos' method, rounds at most, and the error that ends them,
 # relative to the eigenvalue. A round begins where the one before it, or the last record, has ended.
 _PRODUCTS = 10
 _ROUNDS = 30
 _TOLERANCE = 1e-4
-_EPSILON = 1e-8
-_SECOND_DECAY = 0.999
 # The last part of a run, over which a plateau is averaged.
 _LATE = 0.25
-
-
-class Rule(NamedTuple):
-    """The limit of an optimiser as a function of its momentum, and its directions."""
-
-    limit: Callable[[float], float]
-    directions: Callable[[float], optax.GradientTransformation]
-
-
-_RULES: dict[str, Rule] = {
-    "sgd": Rule(lambda b: 2.0, lambda b: optax.identity()),
-    "momentum": Rule(lambda b: 2 + 2 * b, optax.trace),
-    "nesterov": Rule(lambda b: (2 + 2 * b) / (1 + 2 * b), lambda b: optax.trace(b, nesterov=True)),
-    "adam": Rule(
-        lambda b: (2 + 2 * b) / (1 - b), lambda b: optax.scale_by_adam(b1=b, b2=_SECOND_DECAY, eps=_EPSILON)
-    ),
-}
 
 
 def stability_limit(optimizer: str = "sgd", momentum: float | int = 0.9) -> float:
@@ -74,7 +46,7 @@ def stability_limit(optimizer: str = "sgd", momentum: float | int = 0.9) -> floa
     >>> [round(stability_limit(name), 3) for name in ("sgd", "momentum", "nesterov", "adam")]
     [2.0, 3.8, 1.357, 38.0]
     """
-    return _rule(optimizer, momentum).limit(float(momentum))
+    return _limit(optimizer, momentum)(float(momentum))
 
 
 class EdgeOfStability(eqx.Module):
@@ -192,7 +164,6 @@ def edge_of_stability(
         end, records = train(
             loss, params, learning_rate=float(learning_rate), records=steps // every, every=every,
             optimizer=optimizer, momentum=float(momentum), rates=1.0 if rates is None else rates,
-            second_decay=_SECOND_DECAY, epsilon=_EPSILON,
         )  # fmt: skip
         return _result(np.array(records).T, every, learning_rate, limit, end)
     value = jax.eval_shape(loss, params)
@@ -220,14 +191,15 @@ def _result(
     return EdgeOfStability(times, losses, sharpness, error, float(learning_rate), limit, end)
 
 
-def _rule(optimizer: str, momentum: float | int) -> Rule:
-    if optimizer not in _RULES:
+def _limit(optimizer: str, momentum: float | int) -> Callable[[float], float]:
+    limit = OPTIMIZERS[optimizer].limit if optimizer in OPTIMIZERS else None
+    if limit is None:
         raise ValueError(
-            f"optimizer {optimizer!r} has no known stability limit; those of {', '.join(_RULES)} are known."
+            f"optimizer {optimizer!r} has no known stability limit; those of {', '.join(LIMITED)} are known."
         )
     if not (is_number(momentum) and 0 <= momentum < 1):
         raise ValueError(f"momentum must be at least 0 and below 1, got {momentum!r}.")
-    return _RULES[optimizer]
+    return limit
 
 
 class _Place(NamedTuple):
@@ -250,7 +222,7 @@ class _Sharp(Moving):
 
     @property
     def directions(self) -> optax.GradientTransformation:
-        return _RULES[self.optimizer].directions(self.momentum)
+        return OPTIMIZERS[self.optimizer].directions(self.momentum)
 
     def loss(self, at: Array) -> Array:
         return self.function(ravel_pytree(self.params)[1](at))
@@ -280,8 +252,8 @@ class _Sharp(Moving):
 
     def scales(self, memory: Any, gradient: Array) -> Array:
         """Roots of what gradients are multiplied by beside eta: rates, and Adam's 1/P."""
-        if self.optimizer != "adam":
+        if not OPTIMIZERS[self.optimizer].preconditioned:
             return jnp.sqrt(self.rates)
         seen = jnp.maximum(memory.count, 1)
-        squares = jnp.where(memory.count > 0, memory.nu / (1 - _SECOND_DECAY**seen), gradient**2)
-        return jnp.sqrt(self.rates / (jnp.sqrt(squares) + _EPSILON))
+        squares = jnp.where(memory.count > 0, memory.nu / (1 - SECOND_DECAY**seen), gradient**2)
+        return jnp.sqrt(self.rates / (jnp.sqrt(squares) + EPSILON))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from finitewidth._base.checks import is_number
+from finitewidth.algorithms.optimizers import EPSILON, OPTIMIZERS, SECOND_DECAY
 from finitewidth.measure.checks import check_mode
 from finitewidth.measure.loss.operators import SymmetricOperator
 from finitewidth.measure.loss.spectrum import eigenpairs
@@ -40,8 +41,6 @@ def train(
     optimizer: str,
     momentum: float,
     rates: Any,
-    second_decay: float,
-    epsilon: float,
 ) -> tuple[dict[str, Tensor], list[tuple[float, float, float]]]:
     """The state dict at the end, and (loss, sharpness, its error) before training and every so many steps.
 
@@ -54,14 +53,16 @@ def train(
         raise ValueError("the module has no parameter with requires_grad: nothing is trained.")
     factors = _factors(rates, weights)
     groups = [{"params": [weights[name]], "lr": learning_rate * rate} for name, rate in factors.items()]
-    rule = _rule(optimizer, groups, momentum, (momentum, second_decay), epsilon)
+    row = OPTIMIZERS[optimizer]
+    assert row.torch is not None, "what has a limit is known to PyTorch"
+    rule = row.torch(groups, momentum)
     rng, found, start = np.random.default_rng(0), [], None
     with torch.enable_grad(), twice_differentiable():
         for record in range(records + 1):
             value, gradient = _gradient(loss, module, weights)
             scale = np.sqrt(as_row(torch.full_like(weights[name], rate) for name, rate in factors.items()))
-            if optimizer == "adam":
-                scale = scale / np.sqrt(_adam_root(rule, weights, gradient, second_decay) + epsilon)
+            if row.preconditioned:
+                scale = scale / np.sqrt(_adam_root(rule, weights, gradient) + EPSILON)
             if not math.isfinite(value):
                 found.append((value, math.nan, math.nan))
             else:
@@ -87,16 +88,6 @@ def _factors(rates: Any, weights: Tensors) -> dict[str, float]:
     return {name: float(given[name]) for name in weights}
 
 
-def _rule(
-    optimizer: str, groups: list[dict], momentum: float, decays: tuple[float, float], epsilon: float
-) -> torch.optim.Optimizer:
-    if optimizer == "adam":
-        return torch.optim.Adam(groups, betas=decays, eps=epsilon)
-    beta = 0.0 if optimizer == "sgd" else momentum
-    # PyTorch refuses Nesterov's rule without momentum, which is plain descent.
-    return torch.optim.SGD(groups, lr=1.0, momentum=beta, nesterov=optimizer == "nesterov" and beta > 0)
-
-
 def _gradient(loss: Callable, module: torch.nn.Module, weights: Tensors) -> tuple[float, tuple[Tensor, ...]]:
     value = loss(module)
     if not isinstance(value, Tensor) or value.ndim:
@@ -105,14 +96,14 @@ def _gradient(loss: Callable, module: torch.nn.Module, weights: Tensors) -> tupl
     return float(value.detach()), derivatives([value], tuple(weights.values()), create_graph=True)
 
 
-def _adam_root(
-    rule: torch.optim.Optimizer, weights: Tensors, gradient: tuple[Tensor, ...], decay: float
-) -> np.ndarray:
+def _adam_root(rule: torch.optim.Optimizer, weights: Tensors, gradient: tuple[Tensor, ...]) -> np.ndarray:
     """The root of Adam's average of squared gradients, with its bias corrected."""
     squares = []
     for weight, slope in zip(weights.values(), gradient, strict=True):
         state = rule.state.get(weight)
-        squares.append(state["exp_avg_sq"] / (1 - decay ** float(state["step"])) if state else slope**2)
+        squares.append(
+            state["exp_avg_sq"] / (1 - SECOND_DECAY ** float(state["step"])) if state else slope**2
+        )
     return np.sqrt(as_row(squares))
 
 

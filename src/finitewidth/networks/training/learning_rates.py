@@ -171,7 +171,8 @@ def learning_rate_transfer(
     steps, loss, batch_size
         As for `train`.
     optimizer
-        "sgd", "momentum", "adam", "sign" or "muon", for networks of layers; an `OwnNetwork` brings its own.
+        "sgd", "momentum", "nesterov", "adam", "sign" or "muon", for networks of layers; an `OwnNetwork`
+        brings its own.
 
     Examples
     --------

@@ -1,16 +1,15 @@
 """Optimisers by name, each with the geometry that decides about its learning rates."""
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-import optax.contrib
 from jaxtyping import Array, PyTree
 
 from finitewidth._base.checks import is_number
+from finitewidth.algorithms.optimizers import MOMENTUM, OPTIMIZERS
 from finitewidth.architecture.layer import Layer, Shape, as_shape
 from finitewidth.architecture.parametrisation import GEOMETRIES, Geometry
 from finitewidth.networks.models import Model, rate_tree
@@ -27,31 +26,13 @@ class Method(NamedTuple):
 
 @functools.cache
 def _named(name: str) -> Method:
-    methods: dict[str, Callable[[], Method]] = {
-        "sgd": lambda: Method(optax.identity(), "gradient"),
-        "momentum": lambda: Method(optax.trace(0.9), "gradient"),
-        "adam": lambda: Method(optax.scale_by_adam(), "entrywise"),
-        "sign": lambda: Method(optax.scale_by_sign(), "entrywise"),
-        "muon": lambda: Method(_muon(), "spectral"),
-    }
-    if name not in methods:
+    """The row of a name, made once: a transformation made twice is compiled twice."""
+    if name not in OPTIMIZERS:
         raise ValueError(
-            f"unknown optimizer {name!r}. Known: {', '.join(methods)}; or any Optax transformation."
+            f"unknown optimizer {name!r}. Known: {', '.join(OPTIMIZERS)}; or any Optax transformation."
         )
-    return methods[name]()
-
-
-def _muon() -> optax.GradientTransformation:
-    """Orthogonalised momentum for matrices, Adam for everything else."""
-
-    def kinds(params: PyTree) -> PyTree:
-        return jax.tree.map(lambda leaf: "matrix" if jnp.ndim(leaf) == 2 else "other", params)
-
-    def axes(params: PyTree) -> PyTree:
-        return jax.tree.map(lambda _: optax.contrib.MuonDimensionNumbers(1, 0), params)
-
-    matrix = optax.contrib.scale_by_muon(weight_dimension_numbers=axes)
-    return optax.partition({"matrix": matrix, "other": optax.scale_by_adam()}, kinds)
+    row = OPTIMIZERS[name]
+    return Method(row.directions(MOMENTUM), row.geometry)
 
 
 class Optimizer(NamedTuple):
@@ -122,7 +103,7 @@ def network_optimizer(
     entering
         Shape of one input, or the number of its features.
     optimizer
-        "sgd", "momentum", "adam", "sign" or "muon".
+        "sgd", "momentum", "nesterov", "adam", "sign" or "muon".
     learning_rate
         The global step, or a function of the step number.
 

@@ -98,8 +98,8 @@ def train(
     learning_rate
         The global step eta, or a function of the step number.
     optimizer
-        "sgd", "momentum", "adam", "sign", "muon", or an Optax transformation, which brings its own
-        learning rate.
+        "sgd", "momentum", "nesterov", "adam", "sign", "muon", or an Optax transformation, which brings its
+        own learning rate.
     loss
         "mse", "cross_entropy", "logistic", "exponential", or a function of (outputs, labels). All are
         sums over the training set, so that gradient descent is stable below 2 / lambda_max(NTK).
