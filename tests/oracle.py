@@ -87,12 +87,6 @@ NEURONS: dict[str, Neuron] = {
     "relu6": Neuron(lambda z: np.clip(z, 0, 6), lambda z: 1.0 * ((z > 0) & (z < 6)), (6.0,)),
     "hard_tanh": Neuron(lambda z: np.clip(z, -1, 1), lambda z: 1.0 * (np.abs(z) < 1), (-1.0, 1.0)),
     "hard_sigmoid": Neuron(lambda z: np.clip(z / 6 + 0.5, 0, 1), lambda z: (np.abs(z) < 3) / 6, (-3.0, 3.0)),
-    "hard_swish": Neuron(
-        lambda z: z * np.clip(z / 6 + 0.5, 0, 1),
-        lambda z: np.where(np.abs(z) < 3, z / 3 + 0.5, z > 0),
-        (-3.0, 3.0),
-    ),
-    "softsign": Neuron(lambda z: z / (1 + np.abs(z)), lambda z: (1 + np.abs(z)) ** -2.0),
 }
 
 

@@ -47,7 +47,11 @@ def test_wheel_is_complete(wheel):
     assert {"finitewidth/py.typed", "finitewidth/report/page.css", f"{info}/licenses/LICENSE"} <= names
     sources = [p for p in (ROOT / "src").rglob("*") if p.is_file() and "__pycache__" not in p.parts]
     assert {p.relative_to(ROOT / "src").as_posix() for p in sources} <= names
-    assert [name for name in names if name.startswith("finitewidth/serve/static/") and name.endswith(".js")]
+    assert [
+        name
+        for name in names
+        if name.startswith("finitewidth/course/_server/static/") and name.endswith(".js")
+    ]
     assert not [name for name in names if not name.startswith(("finitewidth/", info))]
 
 

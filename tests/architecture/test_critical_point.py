@@ -23,7 +23,8 @@ def test_layer_response_equals_quadrature(name):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in fw.ACTIVATION_NAMES if n not in ("sigmoid", "softplus", "cos", "step")]
+    "name",
+    [n for n in fw.ACTIVATION_NAMES if n not in ("sigmoid", "hard_sigmoid", "softplus", "cos", "step")],
 )
 def test_the_critical_point_is_a_fixed_point_with_unit_susceptibilities(name):
     """By quadrature; at K* = 0 the fixed point is approached, so look at a tiny variance."""
@@ -68,3 +69,21 @@ def test_the_answer_is_remembered_and_works_inside_jit():
         return x * critical_point(fresh).C_W
 
     assert_close(C_W(1.0), first.C_W, CLOSED_FORM)
+
+
+@pytest.mark.parametrize(("name", "C_W"), [("hard_tanh", 1.0), ("relu6", 2.0)])
+def test_an_activation_that_is_straight_near_zero_keeps_small_variances(name, C_W):
+    """By quadrature: a variance of 1e-3 stays, one of 100 shrinks."""
+    point = critical_point(as_activation(name))
+    assert (point.universality_class, point.C_b, point.C_W) == ("K*=0", 0.0, C_W)
+    assert point.reason == "small variances stay, larger ones decay"
+    small, large = (C_W * oracle.layer(oracle.NEURONS[name], K).g / K for K in (1e-3, 100.0))
+    assert_close(small, 1.0, CLOSED_FORM)
+    assert large < 0.5
+
+
+def test_an_activation_that_is_straight_near_zero_and_steeper_beyond_has_none_there():
+    steeper = fw.Activation(
+        lambda z: z + jnp.sign(z) * jnp.maximum(jnp.abs(z) - 1, 0), kink_places=(-1.0, 1.0)
+    )
+    assert critical_point(steeper).universality_class == "none"

@@ -30,8 +30,9 @@ RHO = [-1.0, -0.999999, -0.83, 0.0, 0.31, 0.9, 0.999999, 1.0]
 VARIANCES = [1e-8, 0.4, 1.7, 60.0]
 
 
-def test_nine_activations_have_closed_forms():
-    assert CLOSED == ["linear", "relu", "leaky_relu", "abs", "step", "erf", "sin", "cos", "gelu"]
+def test_these_activations_have_closed_forms():
+    polygons = ["relu6", "hard_tanh", "hard_sigmoid"]
+    assert ["linear", "relu", "leaky_relu", "abs", "step", "erf", "sin", "cos", "gelu", *polygons] == CLOSED
 
 
 @pytest.mark.parametrize("name", NEURONS)
@@ -51,7 +52,7 @@ def test_diagonal_equals_quadrature(name):
     assert_close(found.slope, [t.h for t in truth], CLOSED_FORM, elementwise=True)
 
 
-@pytest.mark.parametrize("name", [n for n in NEURONS if n != "step"])
+@pytest.mark.parametrize("name", [n for n in NEURONS if n != "step" and not NEURONS[n].kinks])
 def test_closed_form_equals_series(name, rng):
     q_a, q_b = rng.uniform(0.1, 3.0, 5), rng.uniform(0.1, 3.0, 8)
     rho = [-1.0, 1.0, 0.0, *rng.uniform(-1, 1, 5)]

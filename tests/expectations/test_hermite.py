@@ -16,7 +16,8 @@ from finitewidth.architecture.activations import as_activation
 from finitewidth.expectations.hermite import hermite_series
 from tolerances import SERIES, assert_close
 
-CONTINUOUS = [n for n in fw.ACTIVATION_NAMES if n != "step"]
+# A series is slow where kinks are away from zero; those activations have exact laws.
+CONTINUOUS = [n for n in fw.ACTIVATION_NAMES if n != "step" and not oracle.NEURONS[n].kinks]
 RHO = [-1.0, -0.99999, -0.6, 0.0, 0.45, 0.97, 0.99999, 1.0]
 
 # Largest variance at which the longest series still meets 1e-9 at rho = +-1.

@@ -8,6 +8,7 @@ import finitewidth as fw
 from finitewidth.networks.losses import LOSSES
 from finitewidth.networks.models import as_model
 from finitewidth.networks.training.observables import Sharpness, TrainingLoss
+from finitewidth.networks.training.training import DivergenceError
 from tolerances import assert_close
 
 X = jax.random.normal(jax.random.key(1), (6, 3))
@@ -176,7 +177,7 @@ def test_gradient_descent_is_stable_up_to_two_over_the_top_of_the_kernel(net, pa
     limit = 2 / np.linalg.eigvalsh(H)[-1]
     run = fw.train(linear, params, X, Y, steps=3000, learning_rate=0.98 * limit)
     assert run.losses[-1] < run.losses[0]
-    with pytest.raises(fw.networks.training.DivergenceError, match="training diverged with learning_rate"):
+    with pytest.raises(DivergenceError, match="training diverged with learning_rate"):
         fw.train(linear, params, X, Y, steps=3000, learning_rate=1.02 * limit)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import finitewidth as fw
 from finitewidth.architecture.dense import Affine
+from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
 
 STEPS = 40
 
@@ -88,7 +89,7 @@ def test_each_network_approaches_its_own_prediction_as_width_grows(data, layers,
     for width in (32, 128, 512):
         before, after = trained_networks(network(width, layers), data, eta, draws, jax.random.key(width))
         stacked = dataclasses.replace(problem, y=jnp.broadcast_to(y, (6, draws)))
-        law = fw.prediction.infinite_width.trained.trained_distribution(
+        law = trained_distribution(
             stacked, fw.GradientDescent(eta, STEPS), initial=(before[:, :6].T, before[:, 6:].T)
         )
         gaps.append(np.sqrt(np.mean((after[:, 6:].T - np.asarray(law.mean)) ** 2)))

@@ -12,6 +12,7 @@ from finitewidth.prediction.methods.infinite_width.ridge import (
     observation_noise,
     without,
 )
+from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
 from finitewidth.prediction.problem.leave_one_out import LeftOut, trained_left_out
 from finitewidth.prediction.problem.training_problem import TrainingProblem
 from left_out import left_out_by_retraining, most_probable_noise
@@ -33,7 +34,7 @@ def test_folds_are_predicted_by_networks_trained_on_the_others(data, algorithm):
     rows = np.array([4, 9, 17])
     kept = np.setdiff1d(np.arange(30), rows)
     again = fw.predict(NET, data[0][kept], data[1][kept], data[0][rows], algorithm)
-    law = fw.prediction.infinite_width.trained.trained_distribution(without(problem, rows), algorithm)
+    law = trained_distribution(without(problem, rows), algorithm)
     assert_close(law.mean, again.mean, STIFF_SOLVE)
     assert_close(law.covariance, again.covariance, STIFF_SOLVE)
 

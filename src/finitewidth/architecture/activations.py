@@ -267,11 +267,19 @@ BUILT_IN = {
         kinks=(-3.0, 3.0),
         flat_beyond=3.0,
     ),
+}
+# What `diagnose` recognises too: their series are too slow for kernels at the usual accuracy.
+WITHOUT_KERNELS = {
     "hard_swish": BuiltIn(
         jax.nn.hard_swish, None, "nn.Hardswish()", "jax.nn.hard_swish", kinks=(-3.0, 3.0), short_series=False
     ),
     "softsign": BuiltIn(
-        jax.nn.soft_sign, None, "nn.Softsign()", "jax.nn.soft_sign", flat_beyond=math.sqrt(20) - 1
+        jax.nn.soft_sign,
+        None,
+        "nn.Softsign()",
+        "jax.nn.soft_sign",
+        flat_beyond=math.sqrt(20) - 1,
+        short_series=False,
     ),
 }
 _ALIASES = {
@@ -279,8 +287,6 @@ _ALIASES = {
     "swish": "silu",
     "hardtanh": "hard_tanh",
     "hardsigmoid": "hard_sigmoid",
-    "hardswish": "hard_swish",
-    "soft_sign": "softsign",
 }
 _FAMILIES: dict[str, Callable[[float], Activation]] = {"leaky_relu": leaky_relu, "monomial": monomial}
 

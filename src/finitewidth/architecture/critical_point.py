@@ -84,7 +84,7 @@ def _find(activation: Activation) -> CriticalPoint:
     if np.ptp(h) <= _SAME * h[0] and np.ptp(g / _GRID) <= _SAME * h[0]:
         return CriticalPoint("scale-invariant", 0.0, float(1 / h[0]), float("nan"), "any K* is fixed")
     imbalance = g_prime / h - 1
-    candidates = [*_at_zero(activation, imbalance[0], g[_SMALL]), *_at_finite_variance(activation, imbalance)]
+    candidates = [*_at_zero(activation, imbalance[0], g), *_at_finite_variance(activation, imbalance)]
     for candidate in candidates:
         if candidate.C_b >= 0:
             return candidate
@@ -95,10 +95,13 @@ def _find(activation: Activation) -> CriticalPoint:
     return _none(f"chi_parallel {side} chi_perp at every variance")
 
 
-def _at_zero(activation: Activation, imbalance: float, g: float) -> Iterator[CriticalPoint]:
+def _at_zero(
+    activation: Activation, imbalance: float, g: Float[np.ndarray, " grid"]
+) -> Iterator[CriticalPoint]:
     """K* = 0, where both susceptibilities agree and the variance shrinks towards it from above.
 
-    `g` is the response to a small variance.
+    An activation that is straight around zero, such as hard tanh, keeps small variances; then the first
+    variance that it does not keep must shrink.
     """
     value, slope = (np.asarray(a) for a in evaluate(activation.function, jnp.array([1e-30, -1e-30, 0.0])))
     h_zero = float(np.mean(slope[:2] ** 2))
@@ -106,8 +109,13 @@ def _at_zero(activation: Activation, imbalance: float, g: float) -> Iterator[Cri
         return
     C_W = 1 / h_zero
     C_b = -C_W * float(value[2]) ** 2
-    if C_b + C_W * g < _GRID[_SMALL]:
-        yield CriticalPoint("K*=0", C_b + 0.0, C_W, 0.0, "the variance decays as a power of depth")
+    growth = (C_b + C_W * g)[_SMALL:] / _GRID[_SMALL:] - 1
+    moved = growth[np.abs(growth) > _SAME]
+    if len(moved) and moved[0] < 0:
+        kept = abs(growth[0]) <= _SAME
+        decays = "the variance decays as a power of depth"
+        words = "small variances stay, larger ones decay" if kept else decays
+        yield CriticalPoint("K*=0", C_b + 0.0, C_W, 0.0, words)
 
 
 def _at_finite_variance(activation: Activation, imbalance: np.ndarray) -> Iterator[CriticalPoint]:

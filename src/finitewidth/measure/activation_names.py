@@ -6,19 +6,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from finitewidth._base.tracing import outside_tracing
-from finitewidth.architecture.activations import BUILT_IN, as_activation
+from finitewidth.architecture.activations import BUILT_IN, WITHOUT_KERNELS
 
 GRID = np.linspace(-8.0, 8.0, 129)
 # Coefficients may be rounded to half precision, and GELU has a common approximation by tanh.
 _TOLERANCE = 1e-3
 # A straight line is no activation; steps and absolute values are how masks and sizes are written.
 _NOT_LOOKED_FOR = ("linear", "step", "abs")
+_LOOKED_FOR = {
+    name: row.function for name, row in (BUILT_IN | WITHOUT_KERNELS).items() if name not in _NOT_LOOKED_FOR
+}
 
 
 @functools.cache
 def _values(name: str) -> np.ndarray:
     with outside_tracing():
-        return np.asarray(as_activation(name)(jnp.asarray(GRID)), float)
+        return np.asarray(_LOOKED_FOR[name](jnp.asarray(GRID)), float)
 
 
 def activation_name(values: np.ndarray) -> str | None:
@@ -28,8 +31,8 @@ def activation_name(values: np.ndarray) -> str | None:
     size = np.ptp(values)
     if not np.isfinite(size) or size == 0:
         return None
-    for name in BUILT_IN:
-        if name not in _NOT_LOOKED_FOR and _distance(values, _values(name)) < _TOLERANCE * size:
+    for name in _LOOKED_FOR:
+        if _distance(values, _values(name)) < _TOLERANCE * size:
             return name
     # A slope below zero that is neither none nor the slope above: leaky ReLU, of any slope.
     below, above = np.minimum(GRID, 0), np.maximum(GRID, 0)

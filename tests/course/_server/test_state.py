@@ -84,7 +84,7 @@ def test_the_browser_rounds_as_the_server_does():
     import dataclasses
 
     given = json.dumps([[dataclasses.asdict(c) for c in sliders], places])
-    static = Path(sys.modules["finitewidth.course._server.pages"].__file__).parents[1] / "static"
+    static = Path(sys.modules["finitewidth.course._server.pages"].__file__).parent / "static"
     call = subprocess.run(
         [node(), "--input-type=module", "-e", script, given],
         cwd=static, capture_output=True, text=True, check=True,

@@ -13,6 +13,7 @@ import pytest
 import finitewidth as fw
 from finitewidth.course.path_counting.theory.eigenvalue_bounds import ntk_eigenvalue_bounds
 from finitewidth.course.path_counting.theory.jacobians import exponential_growth, jacobian_moments, log_norm
+from finitewidth.expectations.kinked.piecewise_linear import Slopes
 from finitewidth.statistics.exact.paths import path_count, path_sum
 from tolerances import CLOSED_FORM, assert_close
 
@@ -131,7 +132,7 @@ def test_paths_are_the_forward_pass(rng):
     net = fw.MLP((3, 4), "leaky_relu:0.3", 0.0, 1.0, n_out=2)
     params = net.init(jax.random.key(0), 3)
     x = rng.normal(size=3)
-    slopes = fw.expectations.piecewise_linear.Slopes(0.3, 1.0)
+    slopes = Slopes(0.3, 1.0)
     found = path_sum([np.asarray(layer.weight) for layer in params], x, slopes)
     assert_close(found, np.asarray(net.apply(params, jnp.asarray(x)[None])[0]))
     assert path_count(net, 3) == 3 * 3 * 4 * 2

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from finitewidth.course.linear_regions.networks.sawtooth import sawtooth
 from finitewidth.measure import regions
 from measure.regions.test_plane import gaussian_layers, relu_network
 
@@ -75,7 +76,7 @@ def test_equal_neurons_have_one_breakpoint():
 
 @pytest.mark.parametrize("folds", [1, 2, 3, 7, 12])
 def test_sawtooth(folds):
-    net, params = regions.sawtooth(folds)
+    net, params = sawtooth(folds)
     found = regions.line_regions(net, [0.0], [1.0], params=params)
     assert found.pieces == 2**folds
     np.testing.assert_array_equal(found.breakpoints, np.arange(1, 2**folds) / 2**folds)

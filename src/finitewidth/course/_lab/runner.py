@@ -45,6 +45,30 @@ def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0, teeth: bool =
     )
 
 
+def run(
+    id: str, scale: Scale = "quick", *, seed: int = 0, out: str | Path | None = None, teeth: bool = False
+) -> Outcome:
+    """Run one claim.
+
+    Parameters
+    ----------
+    id
+        One of the ids of `claims()`.
+    scale
+        "quick" for seconds, "full" for the figures of the book.
+    seed
+        Seed of the random key of the measurement.
+    out
+        Directory for the JSON file and the figure; nothing is written without it.
+    teeth
+        Also find which errors of the theory the verdict notices.
+    """
+    outcome = run_claim(registry.claim(id), scale, seed, teeth)
+    if out is not None:
+        save(outcome, Path(out))
+    return outcome
+
+
 def run_on_worker(id: str, scale: Scale, seed: int, teeth: bool = False) -> dict[str, Any]:
     """Run the claim of this id on a worker; its functions do not travel, what came out does."""
     outcome = run_claim(registry.claim(id), scale, seed, teeth)

@@ -9,6 +9,7 @@ $$\langle s'_as'_b\rangle=\langle s'_a\rangle\langle s'_b\rangle
 and $\langle s_as_b\rangle$ is one more integral over the covariance.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,7 +25,12 @@ from finitewidth._base.tracing import outside_tracing
 from finitewidth.expectations.kinked.kinks import Kink
 from finitewidth.expectations.laws import Averages, ExactLaw
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
+# Shares of the angle, in panels that shrink towards its end: two kinks that are close to each other, in
+# standard deviations, are told apart within an angle of that size.
+_PANELS, _NODES_PER_PANEL = 1 - np.array([1.0, 0.25, 0.0625, 0.0156, 0.0039, 0.001, 0.0]), 16
+_UNIT, _UNIT_WEIGHTS = np.polynomial.legendre.leggauss(_NODES_PER_PANEL)
+_SHARES = (_PANELS[:-1, None] + np.diff(_PANELS)[:, None] * (_UNIT + 1) / 2).ravel()
+_WEIGHTS = (np.diff(_PANELS)[:, None] * _UNIT_WEIGHTS / 2).ravel() / (2 * math.pi)
 _SMALLEST = 1e-30
 _FAR = 1e3
 
@@ -44,14 +50,40 @@ class Polygon(ExactLaw):
     kinks: tuple[Kink, ...] = eqx.field(static=True)
     at_zero: float = eqx.field(static=True)
 
+    def _bends(self, dtype: np.dtype) -> tuple[Float[np.ndarray, " kinks"], Float[np.ndarray, " kinks"]]:
+        """Where the kinks are, and by how much the slope jumps there."""
+        return np.array([k.at for k in self.kinks], dtype), np.array([k.jump for k in self.kinks], dtype)
+
     def moments(self, q):
-        one = self.features(q.ravel())
-        return Averages(*(average.reshape(q.shape) for average in self._pairs(one, one, q.ravel())))
+        r"""Averages over one variable, from the piece at zero on, so that small variances keep their digits.
+
+        With $b_c=(|z|-|c|)_+$ on the side of a kink c and 0 on the other, s is $s(0)+mz+\sum_cJ_cb_c$. For
+        $h=d/\sqrt q$, the normal density $\varphi$ and $\bar\Phi(h)=P(u>h)$, two bends at $0\le c\le d$ have
+        $\langle b_cb_d\rangle=(q+cd)\,\bar\Phi(h)-c\sqrt q\,\varphi(h)$.
+        """
+        flat = q.ravel()
+        one = self.features(flat)
+        c, jump = self._bends(q.dtype)
+        side, far = np.where(c < 0, -1, 1).astype(q.dtype), np.abs(c)
+        h = jnp.abs(one.kinks)
+        beyond, bell = ndtr(-h), jnp.exp(-(h**2) / 2) / math.sqrt(2 * math.pi)
+        middle = self.kinks[0].left + float(jump[c < 0].sum())
+        after = self.kinks[0].left + np.cumsum(jump)
+        slope = middle**2 + beyond @ (side * (after**2 - (after - jump) ** 2))
+        bends = one.std[:, None] * bell - far * beyond
+        value = self.at_zero**2 + middle**2 * flat + 2 * self.at_zero * bends @ jump
+        value = value + 2 * middle * flat * (beyond @ (side * jump))
+        for i, j in itertools.product(range(len(c)), repeat=2):
+            if side[i] == side[j]:
+                k, near = (i, far[j]) if far[i] > far[j] else (j, far[i])
+                product = (flat + near * far[k]) * beyond[:, k] - near * one.std * bell[:, k]
+                value = value + jump[i] * jump[j] * product
+        return Averages(value.reshape(q.shape), slope.reshape(q.shape))
 
     def features(self, q):
         alive = q > 0
         std = jnp.sqrt(jnp.where(alive, q, 1))
-        c, jump = (np.array(a) for a in zip(*((k.at, k.jump) for k in self.kinks), strict=True))
+        c, jump = self._bends(q.dtype)
         h = jnp.where(alive[:, None], jnp.clip(c / std[:, None], -_FAR, _FAR), _FAR * np.sign(c))
         above = ndtr(-h)
         bell = jnp.exp(-(h**2) / 2) / math.sqrt(2 * math.pi)
@@ -81,7 +113,7 @@ class Polygon(ExactLaw):
             total = whole * weight * total
             return (sums[0] + total, sums[1] + total * (rho - jnp.sin(theta))), None
 
-        rule = ((_NODES + 1).astype(k.dtype) / 2, (_WEIGHTS / (4 * math.pi)).astype(k.dtype))
+        rule = _SHARES.astype(k.dtype), _WEIGHTS.astype(k.dtype)
         (flat, bent), _ = lax.scan(add, (jnp.zeros_like(k), jnp.zeros_like(k)), rule)
         slopes = a.slope * b.slope
         return Averages(a.value * b.value + k * slopes + scale * bent, slopes + flat)

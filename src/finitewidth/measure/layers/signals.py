@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth.architecture.activations import BUILT_IN
+from finitewidth.architecture.activations import BUILT_IN, WITHOUT_KERNELS
 from finitewidth.measure.sites import Site
 
 # Activations that are zero for all negative numbers.
@@ -142,7 +142,7 @@ def dead_share(site: Site) -> float | None:
 
 def saturated_share(site: Site) -> float | None:
     """Share of entries where the slope is below 5 % of its maximum; None without flat ends."""
-    row = BUILT_IN.get(site.activation or "")
+    row = (BUILT_IN | WITHOUT_KERNELS).get(site.activation or "")
     if row is None or row.flat_beyond is None:
         return None
     return float(np.mean(np.abs(site.into_activation) > row.flat_beyond))
