@@ -1,5 +1,17 @@
 """The distribution of trained networks, at infinite width and to first order in 1/width.
 
+The front page:
+
+- `MLP`, `Sequential`: a network;
+- `kernels`: its kernels at infinite width;
+- `criticality`: where its activation keeps signals and gradients alive;
+- `predict`: the law of what trained networks answer;
+- `verify`: that law against real networks;
+- `train`: one network, trained;
+- `tune`: how to initialise and train yours;
+- `diagnose`: what is wrong with the one you have;
+- `lab`: every theorem with its prediction, its measurement and the verdict.
+
 Importing the package switches JAX to 64-bit floating point; arrays passed in as float32 stay so.
 Everything else is imported when it is first used, so that `finitewidth --help` does not wait for JAX.
 """
