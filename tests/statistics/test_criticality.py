@@ -282,3 +282,17 @@ def test_any_function_has_a_critical_point():
     point = criticality(jnp.arctan)
     assert (point.universality_class, point.C_b, point.C_W) == ("K*=0", 0.0, 1.0)
     assert_close(point.exponents.amplitude, 0.5, CRITICAL_POINT)
+
+
+@pytest.mark.parametrize("name", ["hard_tanh", "relu6"])
+def test_variances_fall_more_slowly_than_any_power_where_the_activation_is_straight_around_zero(name):
+    """The power that depth 10 to 1000 shows falls towards the exponent zero, by the recursion itself."""
+    point = fw.criticality(name)
+    assert point.exponents[:4:2] == (0.0, 0.0)
+    K, seen = oracle.NEURONS[name].kinks[-1] ** 2, {}
+    for depth in range(1, 2001):
+        K = point.C_W * oracle.layer(oracle.NEURONS[name], K).g
+        seen[depth] = K
+    powers = [np.log(seen[d] / seen[2 * d]) / np.log(2) for d in (10, 100, 1000)]
+    assert powers[0] > powers[1] > powers[2] > 0
+    assert powers[2] < 0.25

@@ -138,8 +138,11 @@ def _exponents(activation: Activation, point: CriticalPoint) -> DepthExponents:
         return DepthExponents(nan, nan, nan, nan, nan)
     if point.universality_class == "scale-invariant":
         return DepthExponents(0.0, nan, 0.0, 0.0, 1.0)
-    flow = _flow_at_zero if point.universality_class == "K*=0" else _flow_at_finite_variance
-    s, a, b = flow(activation, point)
+    at_zero = point.universality_class == "K*=0"
+    found = (_flow_at_zero if at_zero else _flow_at_finite_variance)(activation, point)
+    if found is None:  # straight around zero: the variance falls more slowly than any power
+        return DepthExponents(0.0, nan, 0.0, 0.0, 1.0)
+    s, a, b = found
     rate = (s - 1) * abs(a)
     side = -np.sign(a)
     perpendicular = -side * b / rate
@@ -166,11 +169,16 @@ def _flow_at_finite_variance(activation: Activation, point: CriticalPoint) -> _F
     return _Flow(2.0, point.C_W * float(slopes.g_prime) / 2, point.C_W * float(slopes.h))
 
 
-def _flow_at_zero(activation: Activation, point: CriticalPoint) -> _Flow:
-    """The power s is 2 for smooth activations and 3/2 with a kink, so it is read off small variances."""
+def _flow_at_zero(activation: Activation, point: CriticalPoint) -> _Flow | None:
+    """The power s is 2 for smooth activations and 3/2 with a kink, so it is read off small variances.
+
+    None for an activation that is straight around zero: there is nothing to read off.
+    """
     K = np.array([1e-3, 5e-4, 2.5e-4, 1.25e-4])
     response = layer_response(activation, jnp.asarray(K))
     shift = point.C_W * np.asarray(response.g) + point.C_b - K
+    if abs(shift[0]) <= 1e-9 * K[0]:
+        return None
     s = round(2 * np.log2(shift[0] / shift[1])) / 2
     a = _extrapolate(shift / K**s, K ** (s - 1))
     b = _extrapolate((point.C_W * np.asarray(response.h) - 1) / K ** (s - 1), K ** (s - 1))
