@@ -102,7 +102,7 @@ def test_add_a_fault(monkeypatch):
         net[0].bias.zero_()
     x, y = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
     names = [finding.name for finding in fw.diagnose(net, x, y[:, :1]).faults]
-    assert "few directions" in names
+    assert "few directions (layer 0)" in names
 
 
 @pytest.mark.usefixtures("unchecked_annotations")

@@ -201,7 +201,7 @@ def test_records_are_reused_only_when_newer_than_the_source(tmp_path, monkeypatc
     (source / "module.py").write_text("")
     runs = []
 
-    def run(id, scale, out):
+    def run(id, scale, out, teeth):
         runs.append(id)
         for suffix in (".json", ".png"):
             (out / f"{id}{suffix}").write_text("{}")
