@@ -9,10 +9,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
-import jax
-import numpy as np
-from jax import lax
-from jax.core import Tracer
+
+from finitewidth._base.either import traced
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -27,12 +25,6 @@ def compiled_for_long_vectors(function: Callable[Arguments, Result]) -> Callable
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return (inside if _traced((args, kwargs)) else alone)(*args, **kwargs)
+        return (inside if traced(args, kwargs) else alone)(*args, **kwargs)
 
     return call
-
-
-def _traced(arguments: object) -> bool:
-    """Whether JAX is tracing: it then follows every operation, also one on known numbers."""
-    known = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
-    return known or isinstance(lax.neg(np.float32(0)), Tracer)

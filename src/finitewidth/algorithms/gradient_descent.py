@@ -1,7 +1,7 @@
 r"""Gradient descent: T steps of size $\eta$ leave $(1-\eta\lambda)^T$ of a mode's residual."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import is_number, plain
+from finitewidth._base.either import Setting, holds_tracer, is_traced_number
+from finitewidth._base.linalg import smooth_filters
 from finitewidth._base.linalg.descent_filter import descent_gain, descent_residual
 from finitewidth.algorithms.clocks import Steps
 from finitewidth.algorithms.interface import Eigenvalues, SpectralAlgorithm
@@ -23,16 +25,21 @@ class GradientDescent(SpectralAlgorithm):
     Parameters
     ----------
     eta
-        Global step; "auto" takes half the largest stable one, 1 / lambda_max.
+        Global step; "auto" takes half the largest stable one, 1 / lambda_max. Inside `jax.jit`, `grad` and
+        `vmap` it may be a number that JAX follows; whether it is stable is then not looked at.
     steps
         Number of steps; infinity runs to the end of training.
     """
 
-    eta: float | int | Literal["auto"] = eqx.field(static=True, converter=plain, default="auto")
-    steps: float | int = eqx.field(static=True, converter=plain, default=math.inf)
+    step: Setting
+    steps: float | int = eqx.field(static=True)
+
+    def __init__(self, eta: float | int | Literal["auto"] | Array = "auto", steps: float | int = math.inf):
+        self.step, self.steps = Setting.of(eta), plain(steps)
 
     def __check_init__(self):
-        if self.eta != "auto" and not (is_number(self.eta) and 0 < self.eta < math.inf):
+        known = is_number(self.eta) and 0 < self.eta < math.inf
+        if not (known or is_traced_number(self.eta) or (isinstance(self.eta, str) and self.eta == "auto")):
             raise ValueError(f'eta must be "auto" or a positive number, got {self.eta!r}.')
         if not (is_number(self.steps) and self.steps >= 0) or (
             math.isfinite(self.steps) and self.steps != int(self.steps)
@@ -44,18 +51,26 @@ class GradientDescent(SpectralAlgorithm):
             )
 
     @property
+    def eta(self) -> Any:
+        """The global step, or "auto"."""
+        return self.step.value
+
+    def __repr__(self) -> str:
+        return f"GradientDescent(eta={self.eta!r}, steps={self.steps!r})"
+
+    @property
     def converged(self) -> bool:
         return math.isinf(self.steps)
 
     @property
     def can_diverge(self) -> bool:
-        return self.eta != "auto"
+        return not isinstance(self.eta, str)
 
-    def resolved(self, largest: float) -> "GradientDescent":
+    def resolved(self, largest: float | Array) -> "GradientDescent":
         limit = 2 / largest
-        if self.eta == "auto":
+        if isinstance(self.eta, str):
             return GradientDescent(limit / 2, self.steps)
-        if self.eta >= limit:
+        if not holds_tracer(self.eta, limit) and self.eta >= limit:
             raise ValueError(
                 f"eta={self.eta:.4g} is not below 2/lambda_max={limit:.4g}: gradient descent diverges on "
                 'this data. Lower it, or use eta="auto".'
@@ -68,10 +83,16 @@ class GradientDescent(SpectralAlgorithm):
     def residual(self, eigenvalues):
         if self.converged:
             return eigenvalues.__array_namespace__().where(1 - self._step() * eigenvalues < 1, 0.0, 1.0)
+        if holds_tracer(eigenvalues, self.eta):
+            return smooth_filters.descent_residual(eigenvalues, self._step(), int(self.steps))
         return descent_residual(eigenvalues, self._step(), self.steps)
 
     def gain(self, eigenvalues):
-        return 1 / eigenvalues if self.converged else descent_gain(eigenvalues, self._step(), self.steps)
+        if self.converged:
+            return 1 / eigenvalues
+        if holds_tracer(eigenvalues, self.eta):
+            return smooth_filters.descent_gain(eigenvalues, self._step(), int(self.steps))
+        return descent_gain(eigenvalues, self._step(), self.steps)
 
     def clock(self) -> Steps:
         return Steps(float(self._step()), self.steps if self.converged else int(self.steps))
@@ -82,8 +103,8 @@ class GradientDescent(SpectralAlgorithm):
     def descent(self, largest: float) -> "GradientDescent":
         return self.resolved(largest)
 
-    def _step(self) -> float:
-        if self.eta == "auto":
+    def _step(self) -> float | Array:
+        if isinstance(self.eta, str):
             raise ValueError('eta is still "auto": call resolved(largest eigenvalue) first.')
         return self.eta
 

@@ -1,10 +1,13 @@
 r"""Gradient flow: after a time t a mode has kept $e^{-\lambda t}$ of its residual."""
 
 import math
+from typing import Any
 
-import equinox as eqx
+from jaxtyping import Array
 
-from finitewidth._base.checks import is_number, plain
+from finitewidth._base.checks import is_number
+from finitewidth._base.either import Setting, holds_tracer, is_traced_number
+from finitewidth._base.linalg import smooth_filters
 from finitewidth.algorithms.clocks import Flow
 from finitewidth.algorithms.gradient_descent import GradientDescent, descent_projectors
 from finitewidth.algorithms.interface import SpectralAlgorithm
@@ -14,17 +17,31 @@ _FLOW_STEP = 0.02
 
 
 class GradientFlow(SpectralAlgorithm):
-    """Gradient descent with infinitesimal steps, run for a time."""
+    """Gradient descent with infinitesimal steps, run for a time.
 
-    time: float | int = eqx.field(static=True, converter=plain, default=math.inf)
+    Inside `jax.jit`, `grad` and `vmap` the time may be a number that JAX follows; it is then a finite one.
+    """
+
+    duration: Setting
+
+    def __init__(self, time: float | int | Array = math.inf):
+        self.duration = Setting.of(time)
 
     def __check_init__(self):
-        if not (is_number(self.time) and self.time >= 0):
+        if not (is_traced_number(self.time) or (is_number(self.time) and self.time >= 0)):
             raise ValueError(f"time must be zero or more, got {self.time!r}.")
 
     @property
+    def time(self) -> Any:
+        """For how long."""
+        return self.duration.value
+
+    def __repr__(self) -> str:
+        return f"GradientFlow(time={self.time!r})"
+
+    @property
     def converged(self) -> bool:
-        return math.isinf(self.time)
+        return not holds_tracer(self.time) and math.isinf(self.time)
 
     def stopped(self, at: float | int) -> "GradientFlow":
         return GradientFlow(at)
@@ -38,6 +55,8 @@ class GradientFlow(SpectralAlgorithm):
     def gain(self, eigenvalues):
         if self.converged:
             return 1 / eigenvalues
+        if holds_tracer(eigenvalues, self.time):
+            return smooth_filters.flow_gain(eigenvalues, self.time)
         numpy = eigenvalues.__array_namespace__()
         x = self.time * eigenvalues
         safe = numpy.where(x > 0, x, 1)

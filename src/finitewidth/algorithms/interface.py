@@ -46,7 +46,7 @@ class SpectralAlgorithm(eqx.Module):
         """Whether `resolved` refuses kernels with too large an eigenvalue."""
         return False
 
-    def resolved(self, largest: float) -> "SpectralAlgorithm":
+    def resolved(self, largest: float | Array) -> "SpectralAlgorithm":
         """The same algorithm with every choice made, given the largest eigenvalue."""
         return self
 

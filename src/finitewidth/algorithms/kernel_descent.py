@@ -19,8 +19,11 @@ from scipy.linalg import eigh
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import check_ridge
+from finitewidth._base.either import is_traced_number, traced
 from finitewidth._base.linalg.cholesky import LOST, Cholesky, SingularKernelError, factorise
 from finitewidth._base.linalg.eigenvalues import largest_eigenvalue
+from finitewidth._base.linalg.followed_cholesky import followed_cholesky
+from finitewidth._base.linalg.matrix_function import matrix_function
 from finitewidth.algorithms.interface import SpectralAlgorithm
 
 
@@ -92,6 +95,43 @@ class SpectralFilter(NamedTuple):
         return self.eigenvectors @ (self.gain[:, None] * (self.eigenvectors.T @ right))
 
 
+class MatrixFilter(NamedTuple):
+    """A trained model whose numbers JAX follows: the filter as one matrix."""
+
+    whole: Float[Array, "train train"]
+
+    def solve(self, right: Float[Array, "train k"]) -> Float[Array, "train k"]:
+        r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""
+        return self.whole @ right
+
+
+class FollowedCholesky(NamedTuple):
+    """The same at the end of training, by JAX: NaN where the kernel is singular."""
+
+    lower: Float[Array, "train train"]
+
+    def solve(self, right: Float[Array, "train k"]) -> Float[Array, "train k"]:
+        """Inverse of the kernel times `right`."""
+        return jax.scipy.linalg.cho_solve((self.lower, True), right)
+
+
+def followed_filter(
+    kernel: Float[Array, "train train"], algorithm: SpectralAlgorithm, ridge: float | Array
+) -> MatrixFilter | FollowedCholesky:
+    """The filter of training whose numbers JAX follows, with derivatives in kernel, ridge and algorithm."""
+    ridge = jnp.asarray(ridge, kernel.dtype)
+    if algorithm.converged:
+        shifted = kernel + ridge * jnp.eye(len(kernel), dtype=kernel.dtype)
+        return FollowedCholesky(followed_cholesky(shifted))
+    algorithm = algorithm.resolved(jnp.linalg.eigvalsh(kernel)[-1] + ridge)
+    return MatrixFilter(matrix_function(_gain, (algorithm, ridge), kernel))
+
+
+def _gain(settings: tuple[SpectralAlgorithm, Array], eigenvalues: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    algorithm, ridge = settings
+    return algorithm.gain(eigenvalues + ridge).astype(eigenvalues.dtype)
+
+
 def spectral_filter(
     spectrum: Spectrum, algorithm: SpectralAlgorithm, ridge: float | int = 0.0
 ) -> SpectralFilter:
@@ -107,15 +147,18 @@ def spectral_filter(
 def training_filter(
     kernel: Float[Array, "train train"],
     algorithm: SpectralAlgorithm,
-    ridge: float | int = 0.0,
+    ridge: float | int | Array = 0.0,
     spectrum: Spectrum | None = None,
-) -> Cholesky | SpectralFilter:
+) -> Cholesky | SpectralFilter | MatrixFilter | FollowedCholesky:
     r"""What training does with the labels: `solve` applies $(\Theta_{AA}+r)^{-1}(1-U(t))$.
 
     The end of training needs a Cholesky factorisation only; any other time needs the full spectrum,
     from which the algorithm's open choices are made. A `spectrum` that is known serves both.
     """
-    check_ridge(ridge)
+    if not is_traced_number(ridge):
+        check_ridge(ridge)
+    if traced(kernel, algorithm, ridge):
+        return followed_filter(kernel, algorithm, ridge)
     if spectrum is not None or not algorithm.converged:
         return spectral_filter(spectrum or Spectrum.of(kernel), algorithm, ridge)
     if algorithm.can_diverge:
@@ -127,10 +170,12 @@ def smoother(
     kernel: Float[Array, "train train"],
     kernel_test_train: Float[Array, "test train"],
     algorithm: SpectralAlgorithm,
-    ridge: float | int = 0.0,
+    ridge: float | int | Array = 0.0,
     spectrum: Spectrum | None = None,
 ) -> Float[Array, "test train"]:
     """M(t): the map from training labels to predictions, starting from zero."""
     filtered = training_filter(kernel, algorithm, ridge, spectrum)
+    if isinstance(filtered, MatrixFilter | FollowedCholesky):
+        return filtered.solve(kernel_test_train.T).T
     right = kernel_test_train if spectrum is None else np.asarray(kernel_test_train)
     return jnp.asarray(filtered.solve(right.T)).T

@@ -6,8 +6,10 @@ import warnings
 from typing import Any, Literal, overload
 
 import numpy as np
+from jaxtyping import Array
 
 from finitewidth._base.checks import check_ridge
+from finitewidth._base.either import is_traced_number, traced, untraceable
 from finitewidth.algorithms.gradient_descent import GradientDescent
 from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
 from finitewidth.architecture.layer import Layer
@@ -21,6 +23,7 @@ from finitewidth.prediction.law.provenance import Provenance
 from finitewidth.prediction.methods.bayesian.posterior import posterior
 from finitewidth.prediction.methods.bayesian.scale_mixture import with_scales
 from finitewidth.prediction.methods.first_order.choice import ByNumberOfPoints
+from finitewidth.prediction.methods.first_order.dense.method import DenseTensors
 from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
 from finitewidth.prediction.methods.kinks.method import KinkWindows
 from finitewidth.prediction.methods.large.budget import check_memory, chosen_solver
@@ -39,7 +42,7 @@ def predict(
     order: int | str = 0,
     *,
     initial: Start | None = None,
-    ridge: float | int = 0.0,
+    ridge: float | int | Array = 0.0,
     method: Method | None = None,
     progress: Progress | None = None,
     solver: Literal["auto", "direct"] = "auto",
@@ -57,7 +60,7 @@ def predict(
     order: int | str = 0,
     *,
     initial: Start | None = None,
-    ridge: float | int = 0.0,
+    ridge: float | int | Array = 0.0,
     method: Method | None = None,
     progress: Progress | None = None,
     solver: str = "auto",
@@ -76,7 +79,7 @@ def predict(
     order: int | str = 0,
     *,
     initial: Start | None = None,
-    ridge: float | int = 0.0,
+    ridge: float | int | Array = 0.0,
     method: Method | None = None,
     progress: Progress | None = None,
     solver: str = "auto",
@@ -131,6 +134,11 @@ def predict(
         From an iterative solver a `LargeLaw`: `mean`, `variance` of some `rows`, and in `solve` how it was
         solved and how exact it is.
 
+        Inside `jax.jit`, `jax.grad` and `jax.vmap` mean and covariance are differentiable in inputs, targets,
+        ridge, the network's variances and rates, eta and time. Checks of values are passed over there: where
+        the kernel is singular the law is NaN, and eta is not compared with its limit. Such a law has no
+        provenance, so that `verify` does not know what to train.
+
     Examples
     --------
     >>> import jax, jax.numpy as jnp, finitewidth as fw
@@ -145,7 +153,8 @@ def predict(
             f'order must be 0 (infinite width), 1 (first correction in 1/width) or "1/2" (in 1/sqrt(width), '
             f"for activations with kinks), got {order!r}."
         )
-    check_ridge(ridge)
+    if not is_traced_number(ridge):
+        check_ridge(ridge)
     if algorithm is not None and not isinstance(algorithm, BayesianInference):
         check_algorithm(algorithm, "BayesianInference()")
     if method is not None and not isinstance(method, Method):
@@ -157,8 +166,13 @@ def predict(
         raise ValueError(
             f'order="1/2" is computed by KinkWindows(), and by it alone: got {order=}, {method=}.'
         )
+    followed = traced(net, x_train, y_train, x_test, algorithm, ridge)
+    if followed:
+        _refuse_untraceable(algorithm, order, method, progress)
     if not isinstance(net, TrainingProblem):
         chosen, why = chosen_solver(solver, _length(x_train), _length(x_test), memory)
+        if chosen != "direct" and followed:
+            raise untraceable(f"solver={chosen!r} ({why})")
         if chosen != "direct":
             _refuse_at_size(chosen, why, algorithm, order, initial, method)
             settings = {"memory": check_memory(memory), "store": store, "scheduler": scheduler}
@@ -171,7 +185,7 @@ def predict(
         dense_stack(net, f"{order=}")
     problem = _problem(net, x_train, y_train, x_test)
     if isinstance(algorithm, BayesianInference):
-        if ridge != 0 or initial is not None:
+        if is_traced_number(ridge) or ridge != 0 or initial is not None:
             raise ValueError(
                 "ridge and initial belong to gradient descent; Bayesian inference takes noise only."
             )
@@ -195,8 +209,25 @@ def predict(
             correction = correct(problem, training, law, ridge=float(ridge), progress=progress)
             law = law.corrected(correction)
             _warn_of_a_large_correction(law, correction.validity)
+    if followed or traced(law):
+        return law
     provenance = Provenance(problem, training, order, ridge, initial is None, method)
     return dataclasses.replace(law, provenance=provenance)
+
+
+def _refuse_untraceable(algorithm: Any, order: int | str, method: Method | None, progress: Any) -> None:
+    """Mean and covariance of an explicit problem can be followed; sampling and searching cannot."""
+    asked = None
+    if method is not None and not isinstance(method, DenseTensors):
+        asked = f"method={type(method).__name__}()"
+    elif order:
+        asked = f"{order=}"
+    elif isinstance(algorithm, BayesianInference) and algorithm.width == "finite":
+        asked = 'width="finite"'
+    elif progress is not None:
+        asked = "progress"
+    if asked:
+        raise untraceable(asked)
 
 
 def _warn_of_a_large_correction(

@@ -111,7 +111,10 @@ def verify(
 
 def _trainable(origin: Provenance | None) -> tuple[Provenance, SpectralAlgorithm]:
     if origin is None:
-        raise ValueError("law does not say which networks to train: it must come from finitewidth.predict.")
+        raise ValueError(
+            "law does not say which networks to train: it must come from finitewidth.predict, outside of "
+            "jax.jit, jax.grad and jax.vmap."
+        )
     if isinstance(origin.algorithm, BayesianInference):
         raise ValueError("law is a posterior; verify needs a law of networks trained by gradient descent.")
     if not origin.random_start:

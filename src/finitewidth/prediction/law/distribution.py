@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finitewidth._base.checks import check_key, check_whole
+from finitewidth._base.either import refuse_traced
 from finitewidth.architecture.saving import save
 from finitewidth.prediction.law.correction import Correction, Origins
 from finitewidth.prediction.law.expansion_range import ExpansionRange
@@ -53,6 +54,7 @@ class TrainedDistribution(eqx.Module):
         again when they are asked for. The file is an NPZ archive with nothing executable in it; one of that
         name is replaced once the new one is complete.
         """
+        refuse_traced("save", self)
         origin = self.provenance
         if origin is None:
             return save(self, path)

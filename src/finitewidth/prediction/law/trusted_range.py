@@ -65,7 +65,10 @@ def range_of(law: "TrainedDistribution") -> TrustedRange:
     """The range of a law, from what it holds; nothing is computed anew."""
     origin = law.provenance
     if origin is None:
-        raise AttributeError("this law does not say how it was computed: ask a law that predict returned.")
+        raise AttributeError(
+            "this law does not say how it was computed: ask a law that predict returned, outside of jax.jit, "
+            "jax.grad and jax.vmap."
+        )
     widths = hidden_widths(origin.problem.net, origin.problem.x_train.shape[1:])
     width = min(widths) if widths else None
     shift = error = None

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth._base.either import holds_tracer, refuse_traced
 from finitewidth._base.linalg.cholesky import SingularKernelError, suggested_ridge
 from finitewidth.algorithms.kernel_descent import Spectrum
 from finitewidth.architecture.layer import Layer
@@ -87,6 +88,7 @@ class TrainingProblem(eqx.Module):
         Ridges, loss curves, stops and variances need no more. Between test points there is nothing but their
         own variances, so that many of them cost little.
         """
+        refuse_traced("TrainingProblem.in_modes", net, x_train, x_test)
         x_train, y, x_test = checked_data(net, x_train, y_train, x_test)
         if len(x_train) + len(x_test) <= _FEW:
             train, test_train, test = jax.block_until_ready(kernel_blocks(net, x_train, x_test))
@@ -114,6 +116,7 @@ class TrainingProblem(eqx.Module):
         """This problem with the modes of its training kernel."""
         if self.modes is not None:
             return self
+        refuse_traced("TrainingProblem.diagonalised", self)
         return dataclasses.replace(self, modes=KernelModes.of(self.train))
 
     def spectrum(self) -> Spectrum:
@@ -166,7 +169,7 @@ class TrainingProblem(eqx.Module):
 
     def refuse_duplicates(self, governed: Literal["ntk", "nngp"] = "ntk", remedy: str = "ridge") -> None:
         """Say which training points are equal, and what helps; rounding may hide it from the kernel."""
-        pair = first_duplicate(self.x_train)
+        pair = None if holds_tracer(self.x_train) else first_duplicate(self.x_train)
         if pair is not None:
             which = "the training NTK" if governed == "ntk" else "the training NNGP kernel"
             raise SingularKernelError(

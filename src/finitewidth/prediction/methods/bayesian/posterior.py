@@ -15,7 +15,9 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from finitewidth._base.checks import is_number
+from finitewidth._base.either import traced
 from finitewidth._base.linalg.cholesky import SingularKernelError, factorise, suggested_ridge
+from finitewidth._base.linalg.followed_cholesky import followed_cholesky
 from finitewidth.architecture.layer import Layer
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.methods import BayesianInference
@@ -43,6 +45,11 @@ def condition(
     noise: float | int,
 ) -> TrainedDistribution:
     """The Gaussian process of these covariances, given the labels."""
+    if traced(train, test_train, test, y):
+        lower = followed_cholesky(train + noise * jnp.eye(len(train), dtype=train.dtype))
+        half = jax.scipy.linalg.solve_triangular(lower, test_train.T, lower=True)
+        mean = half.T @ jax.scipy.linalg.solve_triangular(lower, y, lower=True)
+        return TrainedDistribution(mean, test - half.T @ half)
     factor = factorise(train, noise, "the training NNGP kernel", "noise")
     half = factor.half_solve(test_train.T)
     mean = half.T @ factor.half_solve(y)

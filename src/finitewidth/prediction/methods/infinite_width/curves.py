@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from finitewidth._base.checks import as_numbers
+from finitewidth._base.either import refuse_traced
 from finitewidth._base.linalg.congruence import congruence
 from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
 from finitewidth.algorithms.kernel_descent import Spectrum
@@ -42,7 +43,7 @@ def loss_curves(
     y_test: ArrayLike | None = None,
     *,
     initial: Start | None = None,
-    ridge: float = 0.0,
+    ridge: float | Array = 0.0,
 ) -> LossCurves:
     """Expected training and test loss after each of the given numbers of steps (or times).
 
@@ -71,6 +72,7 @@ def loss_curves(
     if not isinstance(problem, TrainingProblem):
         raise TypeError(f"problem must be what TrainingProblem.of returned, got {type(problem).__name__}.")
     check_algorithm(algorithm)
+    refuse_traced("loss_curves", problem, algorithm, ridge)
     if np.ndim(as_numbers("at", at)) != 1:
         raise ValueError(f"at must be a list of numbers of steps, or of times, got {at!r}.")
     spectrum = problem.spectrum()

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
 from finitewidth._base.arrays import AnyArray
+from finitewidth._base.either import refuse_traced
 from finitewidth._base.linalg.cholesky import SingularKernelError, factorise
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.algorithms.kernel_descent import Spectrum
@@ -120,6 +121,7 @@ def choose_ridge(
         Which of the ridges, in rising order, and their losses per point; by default the largest ridge whose
         loss is as good as any.
     """
+    refuse_traced("choose_ridge", problem)
     if not algorithm.converged:
         raise ValueError(
             "a ridge can be chosen for training to the end only; stopping early has its own effect."
@@ -163,6 +165,7 @@ def choose_noise(
     index
         Class of every training point, for classification.
     """
+    refuse_traced("choose_noise", nngp, y)
     noises = _RIDGES * float(np.mean(np.diag(np.asarray(nngp))))
     spectrum = Spectrum.by_lapack(nngp)
     losses = np.array([_posterior_loss(spectrum, y, index, noise) for noise in noises.tolist()])

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth._base.either import holds_tracer, traced
 from finitewidth._base.linalg.cholesky import symmetric_product
 from finitewidth._base.linalg.congruence import congruence_diagonal
 from finitewidth.algorithms.interface import SpectralAlgorithm
@@ -24,14 +25,14 @@ def trained_distribution(
     algorithm: SpectralAlgorithm,
     *,
     initial: Start | None = None,
-    ridge: float = 0.0,
+    ridge: float | Array = 0.0,
 ) -> TrainedDistribution:
     """Mean and covariance of the trained outputs.
 
     `initial` is a given starting function, or its outputs on the training and the test points; without
     it the start is random, with zero mean and covariance K.
     """
-    if algorithm.converged and ridge == 0:
+    if algorithm.converged and not holds_tracer(ridge) and ridge == 0:
         problem.refuse_duplicates()
     start = None
     spectrum = None if problem.modes is None else problem.modes.spectrum
@@ -45,7 +46,7 @@ def law_of_training(
     y: Float[Array, "train out"],
     algorithm: SpectralAlgorithm,
     start: tuple[Array, Array] | None = None,
-    ridge: float = 0.0,
+    ridge: float | Array = 0.0,
     spectrum: Spectrum | None = None,
 ) -> TrainedDistribution:
     """The same from kernels alone; `start` are outputs at the training and the test points."""
@@ -53,6 +54,9 @@ def law_of_training(
     if start is not None:
         at_train, at_test = start
         return TrainedDistribution(at_test + M @ (y - at_train), jnp.zeros((len(M), len(M)), M.dtype))
+    if traced(M):
+        half = M @ (kernels.train.nngp @ M.T / 2 - kernels.test_train.nngp.T)
+        return TrainedDistribution(M @ y, kernels.test.nngp + half + half.T)
     spread = symmetric_product(M, kernels.train.nngp, kernels.test_train.nngp)
     return TrainedDistribution(M @ y, kernels.test.nngp + spread)
 
