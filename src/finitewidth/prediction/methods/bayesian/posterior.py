@@ -48,8 +48,8 @@ def condition(
     if traced(train, test_train, test, y):
         lower = followed_cholesky(train + noise * jnp.eye(len(train), dtype=train.dtype))
         half = jax.scipy.linalg.solve_triangular(lower, test_train.T, lower=True)
-        mean = half.T @ jax.scipy.linalg.solve_triangular(lower, y, lower=True)
-        return TrainedDistribution(mean, test - half.T @ half)
+        learnt = half.T @ jax.scipy.linalg.solve_triangular(lower, jnp.hstack([y, test_train.T]), lower=True)
+        return TrainedDistribution(learnt[:, : y.shape[1]], test - learnt[:, y.shape[1] :])
     factor = factorise(train, noise, "the training NNGP kernel", "noise")
     half = factor.half_solve(test_train.T)
     mean = half.T @ factor.half_solve(y)
