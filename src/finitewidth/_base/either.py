@@ -17,6 +17,9 @@ from jaxtyping import Array
 
 from finitewidth._base.checks import plain
 
+# One number, of Python, NumPy or JAX.
+AnyNumber = float | int | np.generic | np.ndarray | Array
+
 
 def holds_tracer(*trees: Any) -> bool:
     """Whether JAX follows some number in here."""

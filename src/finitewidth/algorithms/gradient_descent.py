@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import is_number, plain
-from finitewidth._base.either import Setting, holds_tracer, is_traced_number
+from finitewidth._base.either import AnyNumber, Setting, holds_tracer, is_traced_number
 from finitewidth._base.linalg import smooth_filters
 from finitewidth._base.linalg.descent_filter import descent_gain, descent_residual
 from finitewidth.algorithms.clocks import Steps
@@ -34,7 +34,7 @@ class GradientDescent(SpectralAlgorithm):
     step: Setting
     steps: float | int = eqx.field(static=True)
 
-    def __init__(self, eta: float | int | Literal["auto"] | Array = "auto", steps: float | int = math.inf):
+    def __init__(self, eta: AnyNumber | Literal["auto"] = "auto", steps: AnyNumber = math.inf):
         self.step, self.steps = Setting.of(eta), plain(steps)
 
     def __check_init__(self):

@@ -3,10 +3,8 @@ r"""Gradient flow: after a time t a mode has kept $e^{-\lambda t}$ of its residu
 import math
 from typing import Any
 
-from jaxtyping import Array
-
 from finitewidth._base.checks import is_number
-from finitewidth._base.either import Setting, holds_tracer, is_traced_number
+from finitewidth._base.either import AnyNumber, Setting, holds_tracer, is_traced_number
 from finitewidth._base.linalg import smooth_filters
 from finitewidth.algorithms.clocks import Flow
 from finitewidth.algorithms.gradient_descent import GradientDescent, descent_projectors
@@ -24,7 +22,7 @@ class GradientFlow(SpectralAlgorithm):
 
     duration: Setting
 
-    def __init__(self, time: float | int | Array = math.inf):
+    def __init__(self, time: AnyNumber = math.inf):
         self.duration = Setting.of(time)
 
     def __check_init__(self):
