@@ -15,6 +15,7 @@ from finitewidth.course._lab.comparison import (
     FALSE_ALARM,
     absolute_error,
     depth_over_width,
+    lower_bound,
     noise_limit,
     relative_error,
     upper_bound,
@@ -247,6 +248,21 @@ def test_bounds_may_be_reached_but_not_exceeded():
     assert not above.holds
     assert (above.predicted, above.measured) == (2.0, 2.1)
     assert not upper_bound("broken", bound, np.array([np.nan, 0.0])).holds
+
+
+def test_a_lower_bound_is_an_upper_bound_of_the_negative():
+    bound, sem = np.array([1.0, -2.0]), np.array([0.1, 0.1])
+    for values in ([1.0, -2.0], [3.0, 0.0], [0.7, -2.0], [0.2, 0.0]):
+        measured = Estimate(np.array(values), sem)
+        above, below = lower_bound("x", bound, measured), upper_bound("x", -bound, measured.times(-1.0))
+        assert (above.holds, above.statistic, above.tolerance) == (
+            below.holds,
+            below.statistic,
+            below.tolerance,
+        )
+        assert (above.predicted, above.measured) == (-below.predicted, -below.measured)
+    assert above.statistic == pytest.approx(0.8)
+    assert not above.holds
 
 
 def test_noise_limit_shares_the_false_alarm_rate_among_the_entries():

@@ -137,9 +137,19 @@ def compare_each(
 
 def upper_bound(name: str, bound: Numbers, measured: Measured) -> Check:
     """How far measured numbers go beyond what they may not exceed; nothing while they stay below."""
+    return _beyond(name, bound, measured, 1)
+
+
+def lower_bound(name: str, bound: Numbers, measured: Measured) -> Check:
+    """How far measured numbers fall short of what they must reach; nothing while they stay above."""
+    return _beyond(name, bound, measured, -1)
+
+
+def _beyond(name: str, bound: Numbers, measured: Measured, side: Literal[1, -1]) -> Check:
+    """The part of a bound by which measured numbers are on its wrong side."""
     bound, measured = _matched(bound, measured)
     limit = noise_limit(_noisy(measured), measured.dof, sides=1)
-    excess = (measured.value - bound) / np.abs(bound)
+    excess = side * (measured.value - bound) / np.abs(bound)
     allowed = _SLACK + limit * measured.sem / np.abs(bound)
     over = np.maximum(excess, 0.0)
     allowance = Allowance("rounding", _SLACK, over)

@@ -74,7 +74,8 @@ def order_claim(
 
     def theory(setting: Orders) -> Prediction:
         orders = {f"{curve.formula} order": np.array(curve.order) for curve in powers}
-        return _at_every_epsilon(predict, setting) | orders
+        found = _at_every_epsilon(predict, setting)
+        return {curve.formula: found[curve.formula] for curve in curves} | orders
 
     @functools.wraps(measure)
     def observe(setting: Orders, key: PRNGKeyArray) -> Measurement:

@@ -162,5 +162,6 @@ CLAIMS = (
             "cube covered": _without_the_floor,
             "ellipsoid below": _all_axes,
         },
+        bounds={"covered": "above", "ellipsoid": "above"},
     ),
 )

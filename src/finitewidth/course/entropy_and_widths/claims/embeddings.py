@@ -10,9 +10,10 @@ from scipy.spatial.distance import pdist
 
 from finitewidth.course._instruments.linear_networks import random_generator
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.course._lab.comparison import absolute_error, upper_bound
+from finitewidth.course._lab.comparison import absolute_error, lower_bound, upper_bound
 from finitewidth.course._lab.estimate import exact
 from finitewidth.course._lab.sources import orf_543
+from finitewidth.course._lab.wrong import scaled
 from finitewidth.course.entropy_and_widths.theory.embedding import (
     embedding_dimension,
     linear_contraction_dimension,
@@ -38,7 +39,7 @@ class Projections:
         # A number of rows is rounded up: 400 bits make that small.
         return {
             "need": need,
-            "too few": np.full(len(self.bits), 0.1),
+            "too few": np.full(len(self.bits), 8.0),
             "per bit": np.asarray(embedding_dimension(2**400, 0.5) / 400),
         }
 
@@ -51,7 +52,6 @@ class Projections:
         e = 0.6
         return {
             "need": exact(np.array(need, dtype=float)),
-            "too few": exact(shares[:, self.multiples.index(8)]),
             "per bit": exact(4 * np.log(2) / (e**2 / 2 - e**3 / 3)),
         }
 
@@ -67,7 +67,7 @@ class Projections:
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         return [
             upper_bound("rows / log k that nine of ten need", predicted["need"], measured["need"]),
-            upper_bound("share that 8 log k rows keep", predicted["too few"], measured["too few"]),
+            lower_bound("rows / log k that are too few", predicted["too few"], measured["need"]),
             absolute_error("rows per bit", predicted["per bit"], measured["per bit"], 1 / 400),
         ]
 
@@ -194,7 +194,8 @@ CLAIMS = (
         source=_SOURCE + "Johnson and Lindenstrauss; 32 n suffice because 25.7 n do",
         quick=Projections(bits=(6, 7, 8), draws=20),
         full=Projections(bits=(6, 7, 8, 9), draws=100),
-        wrong={"need": _eight_logarithms, "per bit": _binary_logarithm},
+        wrong={"need": _eight_logarithms, "too few": scaled(5.0), "per bit": _binary_logarithm},
+        bounds={"need": "above", "too few": "below"},
     ),
     Claim(
         id="jl-linear-contraction-impossible",
@@ -206,6 +207,7 @@ CLAIMS = (
         quick=Contractions(vectors=1024, rows=(55, 128), draws=2),
         full=Contractions(vectors=4096, rows=(66, 128, 266), draws=2),
         wrong={"best": (_half_is_kept, _coordinates)},
+        bounds={"drawn": "above"},
     ),
     Claim(
         id="kirszbraun-hilbert-only",
@@ -218,5 +220,6 @@ CLAIMS = (
         quick=Extensions(maps=10, points=20),
         full=Extensions(maps=100, points=60),
         wrong={"triangle": (_constant_one, _more_room_helps)},
+        bounds={"euclidean": "above"},
     ),
 )

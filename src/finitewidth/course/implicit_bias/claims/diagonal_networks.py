@@ -144,7 +144,7 @@ class SmallStart(Diagonal):
         return {
             "unused": network.potential.slopes(law)[~used],
             "used": found.weights[used],
-            "shift": np.array(np.abs(shift).max()),
+            "shift": shift,
             "penalty": np.array(b.sum() * np.log(1 / self.alpha**2) + correction),
         }
 
@@ -153,18 +153,22 @@ class SmallStart(Diagonal):
         weights, _ = interpolation.sparse_interpolator(self.sparse)
         used = weights != 0
         penalty = interpolation.implied_penalty(weights, self.alpha, self.sparse.theta0)
+        found = (plus**2 - minus**2)[used]
         return {
             "unused": exact(np.log(plus / minus)[~used]),
-            "used": exact((plus**2 - minus**2)[used]),
+            "used": exact(found),
+            "shift": exact(weights[used] - found),
             "penalty": exact(penalty),
         }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
-        shift, smallest = float(predicted["shift"]), np.abs(predicted["used"]).min()
+        shift, smallest = np.abs(measured["shift"].value).max(), np.abs(predicted["used"]).min()
         used = "used features"
+        taken = "what unused features take from used ones"
         return [
             absolute_error("logarithm of unused features", predicted["unused"], measured["unused"], 0.02),
             absolute_error(used, predicted["used"], measured["used"], 1.1 * shift + _CONVEX * smallest),
+            absolute_error(taken, predicted["shift"], measured["shift"], 0.05 * shift + _CONVEX * smallest),
             relative_error(
                 "penalty of the sparse weights", predicted["penalty"], measured["penalty"], _CONVEX
             ),

@@ -141,5 +141,6 @@ CLAIMS = (
             "adam": (scaled(2 / 38), scaled(3.8 / 38)),
             "small": scaled(0.1),
         },
+        bounds={"small": "above"},
     ),
 )

@@ -203,6 +203,7 @@ CLAIMS = (
         full=Recursion(steps=400, edges=(0.5, 1.0, 1.9, 2.2, 2.5, 3.0, 3.3, 3.5, 6.0, 8.0), width=1000),
         figure=_OUTPUT,
         compare=_close("output", "output z along training"),
+        context=("kernel", "sums", "largest ratio"),
         wrong={"output": (_wrong_output, _half_the_term)},
     ),
     Claim(
@@ -215,6 +216,7 @@ CLAIMS = (
         full=Recursion(steps=400, edges=(0.5, 1.0, 1.9, 2.2, 2.5, 3.0, 3.3, 3.5, 6.0, 8.0), width=1000),
         figure=_KERNEL,
         compare=_close("kernel", "kernel lambda along training"),
+        context=("output", "sums", "largest ratio"),
         wrong={"kernel": (_printed_kernel, _frozen_kernel)},
     ),
     Claim(
@@ -228,6 +230,8 @@ CLAIMS = (
         full=Recursion(steps=400, edges=(0.5, 1.0, 1.9, 2.2, 2.5, 3.0, 3.3, 3.5, 6.0, 8.0), width=1000),
         figure=_SUMS,
         compare=_both_sums,
+        context=("output", "kernel"),
+        bounds={"largest ratio": "above"},
         wrong={"sums": (_sums_exchanged, _frozen_kernel), "largest ratio": scaled(0.5)},
     ),
 )

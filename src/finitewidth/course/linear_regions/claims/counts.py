@@ -237,5 +237,6 @@ CLAIMS = (
             "maps of all shut cells": scaled(2.0),
             "broken": lambda setting, value: np.array(1.0),
         },
+        bounds={"patterns": "above"},
     ),
 )

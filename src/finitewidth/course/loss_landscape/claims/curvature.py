@@ -181,7 +181,7 @@ class Ranks(RandomProblem):
             "one output": "rank of G, one output",
             "hessian": "whether H of two points has a larger rank",
         }
-        return [absolute_error(text, predicted[name], measured[name], 0.5) for name, text in texts.items()]
+        return [absolute_error(text, predicted[name], measured[name], 0.1) for name, text in texts.items()]
 
 
 def rank(matrix: np.ndarray, threshold: float) -> int:

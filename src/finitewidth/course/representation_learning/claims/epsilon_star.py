@@ -227,6 +227,7 @@ CLAIMS = (
         quick=TestLosses(4),
         full=TestLosses(12),
         compare=compare_each({"slope": "dL/d epsilon"}, relative_error, 1e-5),
+        context=("curvature",),
         wrong={"slope": scaled(1.01)},
     ),
     Claim(
@@ -238,6 +239,7 @@ CLAIMS = (
         quick=TestLosses(4),
         full=TestLosses(12),
         compare=compare_each({"curvature": "d^2L/d epsilon^2"}, relative_error, 1e-3),
+        context=("slope",),
         wrong={"curvature": _without_the_factor_two},
     ),
     Claim(

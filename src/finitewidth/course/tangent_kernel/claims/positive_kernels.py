@@ -54,7 +54,8 @@ class Circle:
         for name, activation in _ACTIVATIONS.items():
             net = equal_layers(1, 1, activation, 0.0, 1.0)
             matrices = [kernels(net, np.sqrt(2) * self.inputs(a)).nngp for a in self.moving]
-            found[name] = np.array([convergence_certificate(K).smallest for K in matrices])
+            # What is left of a zero by rounding is no prediction.
+            found[name] = np.array([convergence_certificate(K).smallest for K in matrices]).round(14)
         return found
 
     def measure(self, key) -> Measurement:
