@@ -201,8 +201,13 @@ def _number(value: float | None, digits: int) -> str:
 def false_alarms(records: Sequence[Record]) -> str:
     """How much a failure means."""
     noisy = sum(check["false_alarm"] > 0 for record in records for check in record["checks"])
-    if not noisy:
+    if not noisy and all(record["deterministic"] for record in records):
         return "Nothing compared here is random, so that no failure is a false alarm."
+    if not noisy:
+        return (
+            "Networks or data are random here, but nothing that is compared has noise, so that no failure is a "
+            "false alarm: it is a case for which the claim is wrong."
+        )
     total = sum(record["false_alarm"] for record in records)
     comparisons = "1 comparison" if noisy == 1 else f"{noisy} comparisons"
     return (

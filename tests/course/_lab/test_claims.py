@@ -107,6 +107,11 @@ def test_sizes_of_both_scales_are_of_one_kind(id):
     assert dataclasses.asdict(claim.quick) != dataclasses.asdict(claim.full)
 
 
+def test_gates_that_come_back_from_six_are_no_exception():
+    """With this seed GELU units learn at eta lambda_0 = 6: there divergence was claimed for all activations."""
+    assert run_claim(lab.claim("catapult-phases-general"), seed=4711).holds
+
+
 def test_outcome_depends_on_the_seed_only():
     claim = lab.claim("linear-critical")
     first, again, other = (run_claim(claim, seed=seed).measurement["variance"].value for seed in (3, 3, 4))

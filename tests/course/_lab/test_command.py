@@ -229,6 +229,19 @@ def test_run_prints_the_verdict(tmp_path):
     assert "no failure is a false alarm" in result.stdout
 
 
+def test_a_random_problem_without_noise_is_not_called_fixed(tmp_path):
+    """Both sides of a claim about random networks may be exact."""
+    said = {}
+    for id in ("criticality-conditions", "fan-in-scaling", "catapult-kernel-recursion"):
+        result = runner.invoke(app, ["lab", "run", id, "--out", str(tmp_path)])
+        said[id] = " ".join(result.stdout.split())
+    assert "a case for which the claim is wrong" in said["catapult-kernel-recursion"]
+    assert "Nothing compared here is random" not in said["catapult-kernel-recursion"]
+    fixed = registry.claim("criticality-conditions").deterministic
+    assert ("Nothing compared here is random" in said["criticality-conditions"]) == fixed
+    assert "a case for which the claim is wrong" not in said["fan-in-scaling"]
+
+
 def test_run_states_how_often_noise_alone_makes_it_fail(tmp_path):
     claim = registry.claim("fan-in-scaling")
     result = runner.invoke(app, ["lab", "run", "fan-in-scaling", "--out", str(tmp_path)])

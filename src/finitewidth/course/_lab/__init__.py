@@ -29,7 +29,7 @@ from finitewidth.course._lab.wrong import constant, power, scaled, shifted
 __all__ = [
     "BEYOND", "BOOK", "DAY_2", "DAY_3", "IEMS_402", "ROBERTS", "Check", "Checks", "Claim", "Curves",
     "Estimate", "Measurement", "Prediction", "RandomProblem", "absolute_error", "combined", "compare_each",
-    "constant", "depth_over_width", "draw_curves", "exact", "jackknife", "layer_names", "lower_bound", "orf_543",
-    "power", "power_laws", "propagated", "relative_error", "sample_mean", "scaled", "share", "shifted", "stacked",
-    "upper_bound", "variance", "z_score",
+    "constant", "depth_over_width", "draw_curves", "exact", "jackknife", "layer_names", "lower_bound",
+    "orf_543", "power", "power_laws", "propagated", "relative_error", "sample_mean", "scaled", "share",
+    "shifted", "stacked", "upper_bound", "variance", "z_score",
 ]  # fmt: skip

@@ -236,7 +236,7 @@ CLAIMS = (
         statement="""n E[z dH], n E[I] and n E[J] approach P + 2Q, 3R and S + T + U as the width grows, and
         E[dH] vanishes: the kernel's motion in training is an effect of order 1/n.""",
         source=f"{ROBERTS}, depth over width (dNTK as in: {DAY_3}); coefficients derived here",
-        quick=Kernels((32, 64), (1,), draws=1000),
+        quick=Kernels((32, 64), (1,), draws=8000),
         full=Kernels((16, 32, 64, 128), (1, 3), draws=8000),
         theory=_motion_theory,
         measure=_motion_measure,
@@ -250,7 +250,7 @@ CLAIMS = (
         statement="""n Var(H)/E[H]^2 of critical ReLU networks without biases grows linearly with depth, by
         11/3 per layer when the network is deep: depth over width is the expansion parameter.""",
         source=f"{ROBERTS}, depth over width; 11/3 from the second moment: " + orf_543("11/30"),
-        quick=Kernels((64,), (1, 2, 4), draws=1500, activation="relu", lambda_b=0.0),
+        quick=Kernels((64,), (1, 2, 4), draws=6000, activation="relu", lambda_b=0.0),
         full=Kernels((64, 128), (1, 2, 4, 8), draws=5000, activation="relu", lambda_b=0.0),
         theory=_growth_theory,
         measure=_growth_measure,
