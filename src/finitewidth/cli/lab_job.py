@@ -205,8 +205,8 @@ def false_alarms(records: Sequence[Record]) -> str:
         return "Nothing compared here is random, so that no failure is a false alarm."
     if not noisy:
         return (
-            "Networks or data are random here, but nothing that is compared has noise, so that no failure is a "
-            "false alarm: it is a case for which the claim is wrong."
+            "Networks or data are random here, but nothing that is compared has noise, so that no failure is "
+            "a false alarm: it is a case for which the claim is wrong."
         )
     total = sum(record["false_alarm"] for record in records)
     comparisons = "1 comparison" if noisy == 1 else f"{noisy} comparisons"

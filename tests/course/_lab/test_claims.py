@@ -108,7 +108,7 @@ def test_sizes_of_both_scales_are_of_one_kind(id):
 
 
 def test_gates_that_come_back_from_six_are_no_exception():
-    """With this seed GELU units learn at eta lambda_0 = 6: there divergence was claimed for all activations."""
+    """With this seed GELU units learn at eta lambda_0 = 6, where divergence was once claimed for all."""
     assert run_claim(lab.claim("catapult-phases-general"), seed=4711).holds
 
 
