@@ -5,6 +5,7 @@ A call is counted after a warm one at another size, so that only its own path is
 
 import json
 import os
+import subprocess
 import sys
 
 import jax
@@ -66,4 +67,10 @@ if __name__ == "__main__":
         loaded = sum(module.startswith("finitewidth.") for module in sys.modules)
         entered, changes = walk(asked[name])
         found[name] = {"entered": entered, "changes": changes, "loaded": loaded}
+    code = (
+        "import sys; from finitewidth import lab; lab.run('criticality-conditions'); "
+        "print(sum(module.startswith('finitewidth.') for module in sys.modules))"
+    )
+    one_claim = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    found["one claim"] = {"loaded": int(one_claim.stdout)}
     print(json.dumps(found))

@@ -31,9 +31,12 @@ def records_of(
     chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, jobs: int, teeth: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Run claims, save each, and give its record as soon as it is there."""
-    if min(jobs, len(chosen)) == 1:
-        yield from (_saved(c, scale, seed, out, teeth) for c in chosen)
-        return
+    # Processes find a claim by its id, which somebody's own have not.
+    own = [c for c in chosen if not c.chapter]
+    chosen = [c for c in chosen if c.chapter]
+    if min(jobs, len(chosen)) <= 1:
+        own, chosen = [*own, *chosen], []
+    yield from (_saved(c, scale, seed, out, teeth) for c in own)
     most = _CLAIMS_PER_PROCESS * jobs
     for start in range(0, len(chosen), most):
         yield from _in_processes(chosen[start : start + most], scale, seed, out, jobs, teeth)
@@ -64,6 +67,9 @@ def records_of_cluster(
     chosen: Sequence[Claim], scale: Scale, seed: int, out: Path, scheduler: str, teeth: bool = False
 ) -> Iterator[dict[str, Any]]:
     """The same on the workers of a Dask cluster; this process saves."""
+    own = [c.id for c in chosen if not c.chapter]
+    if own:
+        raise ValueError(f"{own[0]} is a claim of your own, which the workers of a cluster cannot find.")
     with DaskCluster(scheduler) as cluster:
         for found in cluster.map(run_on_worker, [c.id for c in chosen], scale, seed, teeth):
             outcome = from_worker(found)

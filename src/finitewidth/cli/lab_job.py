@@ -13,7 +13,7 @@ from finitewidth.cli.claim_processes import records_of, records_of_cluster
 from finitewidth.cli.console import messages, output
 from finitewidth.course._lab.claim import Claim, Scale
 from finitewidth.course._lab.ledger import decisive, last_record, strain, write_ledger
-from finitewidth.course._lab.registry import chapter_claims, claim, claims
+from finitewidth.course._lab.registry import chapter_claims, claim, claims, own_claims
 from finitewidth.course._lab.runner import describe
 from finitewidth.course._lab.teeth import factor_words
 
@@ -71,8 +71,15 @@ def chosen(names: list[str], everything: bool) -> list[Claim]:
         raise ValueError(
             "lab run takes ids of claims and names of chapters, or --all; `finitewidth lab list` shows both."
         )
-    found = claims() if everything else [c for name in names for c in chapter_claims(name) or (claim(name),)]
+    found = claims() if everything else [c for name in names for c in _called(name)]
     return list({c.id: c for c in found}.values())
+
+
+def _called(name: str) -> tuple[Claim, ...]:
+    """The claims of a file or a chapter of this name, or the one with this id."""
+    if ":" in name:
+        return own_claims(name)
+    return chapter_claims(name) or (claim(name),)
 
 
 def run_all(

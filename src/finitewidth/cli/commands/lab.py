@@ -57,7 +57,9 @@ def show_claim(
 def run_claims(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Ids of claims, or chapters such as criticality; see `finitewidth lab list`."),
+        typer.Argument(
+            help="Ids of claims, chapters such as criticality, or your own claims: path/file.py:NAME."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run every claim.")] = False,
     scale: Annotated[

@@ -213,6 +213,8 @@ class Claim(Generic[Setting]):
     def verdict(self, problem: Setting, prediction: Prediction, measurement: Measurement) -> Verdict:
         """The checks between a prediction and a measurement; what is not a number fails, compared or not."""
         checks = tuple(self.compare(problem, prediction, measurement))
+        if not checks:
+            raise ValueError(f"claim {self.id} makes no check: `compare` must return at least one.")
         return Verdict((*checks, *self._not_numbers(prediction, measurement)))
 
     def _not_numbers(self, prediction: Prediction, measurement: Measurement) -> Iterator[Check]:

@@ -46,14 +46,19 @@ def run_claim(claim: Claim, scale: Scale = "quick", seed: int = 0, teeth: bool =
 
 
 def run(
-    id: str, scale: Scale = "quick", *, seed: int = 0, out: str | Path | None = None, teeth: bool = False
+    claim: str | Claim,
+    scale: Scale = "quick",
+    *,
+    seed: int = 0,
+    out: str | Path | None = None,
+    teeth: bool = False,
 ) -> Outcome:
     """Run one claim.
 
     Parameters
     ----------
-    id
-        One of the ids of `claims()`.
+    claim
+        One of the ids of `claims()`, or a claim of your own.
     scale
         "quick" for seconds, "full" for the figures of the book.
     seed
@@ -63,7 +68,8 @@ def run(
     teeth
         Also find which errors of the theory the verdict notices.
     """
-    outcome = run_claim(registry.claim(id), scale, seed, teeth)
+    asked = registry.claim(claim) if isinstance(claim, str) else claim
+    outcome = run_claim(asked, scale, seed, teeth)
     if out is not None:
         save(outcome, Path(out))
     return outcome
