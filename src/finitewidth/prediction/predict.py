@@ -20,12 +20,7 @@ from finitewidth.prediction.law.kink_range import KinkRange
 from finitewidth.prediction.law.large_law import LargeLaw
 from finitewidth.prediction.law.methods import BayesianInference, Method, Progress
 from finitewidth.prediction.law.provenance import Provenance
-from finitewidth.prediction.methods.bayesian.posterior import posterior
-from finitewidth.prediction.methods.bayesian.scale_mixture import with_scales
-from finitewidth.prediction.methods.first_order.choice import ByNumberOfPoints
-from finitewidth.prediction.methods.first_order.dense.method import DenseTensors
 from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
-from finitewidth.prediction.methods.kinks.method import KinkWindows
 from finitewidth.prediction.methods.large.budget import check_memory, chosen_solver
 from finitewidth.prediction.problem.data import Start
 from finitewidth.prediction.problem.training_problem import TrainingProblem, checked_data
@@ -162,7 +157,7 @@ def predict(
             "method must be DenseTensors(), SampledNeurons(), KinkWindows(), MeanField() or "
             f"TrainedNetworks(), got {method!r}."
         )
-    if method is not None and order and isinstance(method, KinkWindows) != (order == "1/2"):
+    if method is not None and order and method.in_roots != (order == "1/2"):
         raise ValueError(
             f'order="1/2" is computed by KinkWindows(), and by it alone: got {order=}, {method=}.'
         )
@@ -195,9 +190,7 @@ def predict(
             )
         if method is not None:
             raise ValueError("method belongs to gradient descent; Bayesian inference takes width instead.")
-        training, law = algorithm, posterior(problem, algorithm)
-        if algorithm.width == "finite":
-            law = with_scales(problem, algorithm.noise, law)
+        training, law = algorithm, _posterior(problem, algorithm)
     else:
         training = algorithm or GradientDescent()
         finite = bool(order) or (method is not None and not method.expands)
@@ -205,8 +198,8 @@ def predict(
             raise ValueError("finite width describes networks with a random start: leave out initial.")
         law = trained_distribution(problem, training, initial=initial, ridge=ridge)
         if finite:
-            correct = (method or (KinkWindows() if order == "1/2" else ByNumberOfPoints())).correct
-            correction = correct(problem, training, law, ridge=float(ridge), progress=progress)
+            chosen_method = method or _method_of(order)
+            correction = chosen_method.correct(problem, training, law, ridge=float(ridge), progress=progress)
             law = law.corrected(correction)
             _warn_of_a_large_correction(law, correction.validity)
     if followed or traced(law):
@@ -215,10 +208,33 @@ def predict(
     return dataclasses.replace(law, provenance=provenance)
 
 
+# Each way to compute a law is imported by those who ask for it.
+def _posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
+    from finitewidth.prediction.methods.bayesian.posterior import posterior
+
+    law = posterior(problem, inference)
+    if inference.width == "infinite":
+        return law
+    from finitewidth.prediction.methods.bayesian.scale_mixture import with_scales
+
+    return with_scales(problem, inference.noise, law)
+
+
+def _method_of(order: int | str) -> Method:
+    """How a correction is computed when nobody says."""
+    if order == "1/2":
+        from finitewidth.prediction.methods.kinks.method import KinkWindows
+
+        return KinkWindows()
+    from finitewidth.prediction.methods.first_order.choice import ByNumberOfPoints
+
+    return ByNumberOfPoints()
+
+
 def _refuse_untraceable(algorithm: Any, order: int | str, method: Method | None, progress: Any) -> None:
     """Mean and covariance of an explicit problem can be followed; sampling and searching cannot."""
     asked = None
-    if method is not None and not isinstance(method, DenseTensors):
+    if method is not None and not method.followed:
         asked = f"method={type(method).__name__}()"
     elif order:
         asked = f"{order=}"

@@ -48,10 +48,13 @@ class Method(eqx.Module):
     """A way to compute what finite width adds to the law of trained networks.
 
     `expands` says whether it computes the first order in 1/width, and so belongs to order=1; other methods
-    give the law at the network's width and are used whenever they are named.
+    give the law at the network's width and are used whenever they are named. `in_roots` says that it expands
+    in 1/sqrt(width), and so belongs to order="1/2"; `followed`, that JAX can differentiate through it.
     """
 
     expands: ClassVar[bool] = True
+    in_roots: ClassVar[bool] = False
+    followed: ClassVar[bool] = False
 
     @abstractmethod
     def correct(

@@ -44,6 +44,8 @@ class KinkWindows(Method):
     most_samples: int = eqx.field(static=True, converter=plain, default=2048)
     key: PRNGKeyArray = eqx.field(default_factory=lambda: jax.random.key(0))
 
+    in_roots = True
+
     def __check_init__(self):
         check_positive("relative_error", self.relative_error)
         check_whole("most_samples", self.most_samples)

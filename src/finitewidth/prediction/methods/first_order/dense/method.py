@@ -30,6 +30,8 @@ class DenseTensors(Method):
 
     tolerance: float = eqx.field(static=True, converter=plain, default=1e-7)
 
+    followed = True
+
     def __check_init__(self):
         if not (is_number(self.tolerance) and self.tolerance > 0):
             raise ValueError(f"tolerance must be a positive number, got {self.tolerance!r}.")
