@@ -21,7 +21,7 @@ room: .venv/.dev  ## all tests of one room: make room ROOM=prediction, make room
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/$(ROOM)
 
 costs: .venv/.dev browser  ## the whole suite, and which tests are slow from now on
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --costs build/costs.json
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --costs=build/costs.json
 	$(BIN)/python tests/costs.py build/costs.json
 
 mutants: .venv/.dev  ## change one formula at a time: a test must notice

@@ -1,6 +1,6 @@
 """What tests cost, and which are slow: `make quick` leaves those out.
 
-    python -m pytest -n 2 --dist loadfile --costs build/costs.json      the whole suite, CPU seconds kept
+    python -m pytest -n 2 --dist loadfile --costs=build/costs.json      the whole suite, CPU seconds kept
     python tests/costs.py build/costs.json                              slow.txt from them
 
 The cheapest tests of every room are quick, up to the room's share of 200 CPU seconds; the others are slow.

@@ -1,15 +1,13 @@
 r"""A page of the lab: one idea, its controls, what the theory says and what networks do.
 
-A page is one module in `serve/pages/` with a constant `PAGE`. The browser knows nothing about any page: it
-draws the *picture dictionaries* that `Figure.draw` and `Experiment.pieces` return. After a new page or a new
-formula run `python docs/lab_formulas.py` (LaTeX to MathML, static/formulas.json).
+A page is one module in the `pages/` of its topic, with a constant `PAGE`. The browser knows nothing about any
+page: it draws the *picture dictionaries* that `Figure.draw` and `Experiment.pieces` return. After a new page
+or a new formula run `python docs/lab_formulas.py` (LaTeX to MathML, static/formulas.json).
 
 A **picture** (`Figure.draw(state)`) has these keys; arrays are NumPy arrays or lists, NaN leaves a gap:
 
     layers    list of layers, drawn in order (below)
-    x, y      axes: {"label": "layer", "range": [low, high], "log": True, "ticks": [[value, text], ...]},
-              where all but `label` may be absent. A range is in values of the data, also on a log axis.
-              Without a range, a linear axis starts at zero unless it has "zero": False.
+    x, y      axes (below)
     equal     True: one unit is equally long on both axes
     alt       one sentence with the numbers of the picture, for those who do not see it
     numbers   [[name, value, remark], ...]: shown beside the pictures
@@ -17,25 +15,8 @@ A **picture** (`Figure.draw(state)`) has these keys; arrays are NumPy arrays or 
     pick      [control, control] for x and y: a click or a drag in the picture sets these two sliders; a list
               of such pairs gives several handles (movable points). Sliders that only handles move: `hidden`.
 
-A **layer** has a `role`, most have `name` (its entry in the legend; "" for none) and `tone` (colour 0 to 5:
-blue, red, green, violet, ochre, grey; the house rule is 0 for theory and 1 for networks):
-
-    theory    x, y                         a line
-    lines     x, y, dash ("solid", "dash", "dot"), width        a line of another style
-    band      x, lo, hi                    a filled band
-    outline   x, lo, hi                    two dashed lines
-    measured  x, y, err                    open circles; err (may be absent): bars to each side
-    members   x, ys (members, points)      thin lines, one a network
-    data      x, y                         black points
-    points    x, y, classes                small points, the colour of each by its class 0 to 5;
-              names (one a class) for the legend, size (7), open (True: circles)
-    bars      x, y                         a histogram; x has the centres or, with one more, the edges
-    map       x, y, z (y, x)               a coloured plane; scale: "diverging" (around `middle`, or 0),
-              "sequential" or "classes" (z is 0 to 11); hover: text with %{x}, %{y}, %{z}
-    edge      x, y, z                      the line z = level (0)
-    polygons  xs, ys (cells, corners), classes     filled cells, the colour of each by its class 0 to 11;
-              corners of cells with fewer are filled up with NaN
-    rule      axis ("x" or "y"), at, text, dash    a line across the picture at a value of that axis
+A **layer** is a mark, made by a function of `charts`: a line of theory, measured points with error bars, a
+band, bars, a rule. Axes are made by `charts.axis`.
 
 `Figure.measured(state)`, if there is one, gives real networks cheap enough for every move: a dictionary with
 `layers` and maybe `numbers`, which are put on top of the theory's. Theory and experiment stay in separate

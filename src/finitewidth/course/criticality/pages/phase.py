@@ -8,6 +8,7 @@ import numpy as np
 
 import finitewidth as fw
 from finitewidth.architecture.activations import as_activation
+from finitewidth.course._server import charts
 from finitewidth.course._server.activations import ACTIVATIONS
 from finitewidth.course._server.page import Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
@@ -82,9 +83,9 @@ def draw_map(state: State) -> Picture:
     """The plane of the variances, with the line between order and chaos."""
     plane = diagram(state["activation"])
     return {
-        "layers": [{"role": "map", **plane}, {"role": "edge", **plane}],
-        "x": {"label": "C_W", "range": RANGE_W},
-        "y": {"label": "C_b", "range": RANGE_B},
+        "layers": [charts.plane(**plane), charts.edge(**plane)],
+        "x": charts.axis("C_W", RANGE_W),
+        "y": charts.axis("C_b", RANGE_B),
         "pick": ["C_W", "C_b"],
         "labels": [{"text": "ordered", "x": 0.03, "y": 0.97}, {"text": "chaotic", "x": 0.97, "y": 0.03}],
         "alt": f"Phase diagram of {state['activation']}: ordered for small C_W, chaotic for large.",
@@ -93,10 +94,7 @@ def draw_map(state: State) -> Picture:
 
 def _curves(values: np.ndarray, names: list[str], first_tone: int) -> list[Picture]:
     shown = LAYERS[: len(values)]
-    return [
-        {"role": "theory", "x": shown, "y": values[:, i], "name": name, "tone": first_tone + i}
-        for i, name in enumerate(names)
-    ]
+    return [charts.theory(shown, values[:, i], name, first_tone + i) for i, name in enumerate(names)]
 
 
 def _listed(values: np.ndarray) -> str:
@@ -110,11 +108,11 @@ def draw_variance(state: State) -> Picture:
     log = bool(K.max() > 20 or K.max() > 30 * max(K.min(), 1e-12))
     # Variances may fall to nothing or grow without bound: ten decades are enough to see it.
     top = K.max() * 1.5
-    ends = {"range": [max(K[K > 0].min(initial=top) / 1.5, 1e-10 * top), top]} if log else {}
+    span = [max(K[K > 0].min(initial=top) / 1.5, 1e-10 * top), top] if log else None
     return {
         "layers": _curves(K, [f"K₀ = {s:g}" for s in STARTS], 0),
-        "x": {"label": "layer", "range": [0.5, depth + 0.5]},
-        "y": {"label": "variance K", "log": log, **ends},
+        "x": charts.axis("layer", [0.5, depth + 0.5]),
+        "y": charts.axis("variance K", span, log=log),
         "alt": f"Variance of three inputs: {_listed(K[0])} in layer 1, {_listed(K[-1])} in layer {depth}.",
     }
 
@@ -134,8 +132,8 @@ def draw_correlation(state: State) -> Picture:
     lowest = float(np.nanmin(c, initial=0.0))
     return {
         "layers": _curves(c, [f"c₀ = {a:g}" for a in ANGLES], 3),
-        "x": {"label": "layer", "range": [0.5, depth + 0.5]},
-        "y": {"label": "correlation c", "range": [lowest - 0.05, 1.05]},
+        "x": charts.axis("layer", [0.5, depth + 0.5]),
+        "y": charts.axis("correlation c", [lowest - 0.05, 1.05]),
         "alt": f"Correlation of three pairs of inputs: {_listed(c[0])} in layer 1, {_listed(c[-1])} in layer "
         f"{depth}.",
         "numbers": [
@@ -187,14 +185,7 @@ def _circles(values: np.ndarray, depth: int, first_tone: int) -> Picture:
     names = [f"{DRAWS} networks of width {WIDTH}, ±2 s.e.", "", ""]
     return {
         "layers": [
-            {
-                "role": "measured",
-                "x": LAYERS[sparse],
-                "y": mean[:, i],
-                "err": 2 * error[:, i],
-                "name": name,
-                "tone": first_tone + i,
-            }
+            charts.measured(LAYERS[sparse], mean[:, i], name, first_tone + i, err=2 * error[:, i])
             for i, name in enumerate(names)
         ]
     }

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
 
@@ -60,18 +61,11 @@ def draw_kernels(state: State) -> Picture:
     ratio = int(state["depth"]) / int(state["width"])
     return {
         "layers": [
-            {
-                "role": "rule",
-                "axis": "x",
-                "at": 1.0,
-                "text": "infinite width",
-                "dash": "solid",
-                "tone": 0,
-            },
-            {"role": "theory", "x": SPAN, "y": density, "name": "spread to first order in 1/n", "tone": 2},
+            charts.rule(x=1.0, text="infinite width", dash="solid", tone=0),
+            charts.theory(SPAN, density, "spread to first order in 1/n", 2),
         ],
-        "x": {"label": "kernel of one network / Θ", "range": [0, 2.5]},
-        "y": {"label": "density", "range": [0, 1.25 * float(density.max())]},
+        "x": charts.axis("kernel of one network / Θ", [0, 2.5]),
+        "y": charts.axis("density", [0, 1.25 * float(density.max())]),
         "alt": f"Tangent kernels of networks with {state['depth']} layers of width {state['width']}: mean "
         f"{mean:.3f} and standard deviation {spread:.2f}, relative to infinite width.",
         "numbers": [
@@ -89,18 +83,12 @@ def draw_growth(state: State) -> Picture:
     sign = "rises" if theory["motion"][0] > 0 else "falls"
     return {
         "layers": [
-            {"role": "theory", "x": DEPTHS / n, "y": variance, "name": "variance of the kernel", "tone": 0},
-            {
-                "role": "theory",
-                "x": DEPTHS / n,
-                "y": motion,
-                "name": f"motion of the kernel (it {sign} as outputs grow)",
-                "tone": 3,
-            },
-            {"role": "rule", "axis": "x", "at": state["depth"] / n, "text": "L / n", "dash": "dot"},
+            charts.theory(DEPTHS / n, variance, "variance of the kernel", 0),
+            charts.theory(DEPTHS / n, motion, f"motion of the kernel (it {sign} as outputs grow)", 3),
+            charts.rule(x=state["depth"] / n, text="L / n", dash="dot"),
         ],
-        "x": {"label": "depth / width", "range": [0, 1.04 * DEEPEST / n]},
-        "y": {"label": "relative to Θ²", "range": [0, 1.15 * float(max(variance.max(), motion.max()))]},
+        "x": charts.axis("depth / width", [0, 1.04 * DEEPEST / n]),
+        "y": charts.axis("relative to Θ²", [0, 1.15 * float(max(variance.max(), motion.max()))]),
         "alt": f"At width {n} the relative variance of the kernel grows from {variance[0]:.3f} at two layers "
         f"to {variance[-1]:.3f} at {DEEPEST}, its motion from {motion[0]:.3f} to {motion[-1]:.3f}.",
     }
@@ -157,13 +145,11 @@ def _figures(seen: dict[int, tuple[list, list]], depth: int, width: int) -> dict
             errors = squares.std() / root, moved.std() / root
             rows.append((d / width, squares.mean(), 2 * errors[0], abs(moved.mean()), 2 * errors[1]))
     x, variance, e_variance, motion, e_motion = np.array(rows).T
-    bars = {"role": "bars", "x": EDGES, "y": heights, "name": "networks", "tone": 1}
-    points = {"role": "measured", "x": x, "tone": 1}
     return {
-        "kernels": [bars],
+        "kernels": [charts.bars(EDGES, heights, "networks", 1)],
         "growth": [
-            {**points, "y": variance, "err": e_variance, "name": "networks, ±2 s.e."},
-            {**points, "y": motion, "err": e_motion, "name": ""},
+            charts.measured(x, variance, "networks, ±2 s.e.", 1, err=e_variance),
+            charts.measured(x, motion, "", 1, err=e_motion),
         ],
     }
 

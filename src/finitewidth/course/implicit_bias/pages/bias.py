@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
 from finitewidth.course.implicit_bias.networks.diagonal_networks import diagonal_flow
@@ -67,27 +68,13 @@ def draw_weights(state: State) -> Picture:
     along = np.array([[-2.0], [2.0]]) * np.array([-x[0, 1], x[0, 0]]) + short
     return {
         "layers": [
-            {"role": "lines", "x": along[:, 0], "y": along[:, 1], "name": "perfect fits", "tone": 5},
-            {
-                "role": "points",
-                "x": [sparse[0]],
-                "y": [sparse[1]],
-                "classes": [2],
-                "size": 13,
-                "name": "fewest weights",
-            },
-            {
-                "role": "points",
-                "x": [short[0]],
-                "y": [short[1]],
-                "classes": [3],
-                "size": 13,
-                "name": "shortest",
-            },
-            {"role": "points", "x": [end[0]], "y": [end[1]], "classes": [0], "size": 11, "name": "theory"},
+            charts.line(along[:, 0], along[:, 1], "perfect fits", 5),
+            charts.points([sparse[0]], [sparse[1]], [2], size=13, name="fewest weights"),
+            charts.points([short[0]], [short[1]], [3], size=13, name="shortest"),
+            charts.points([end[0]], [end[1]], [0], size=11, name="theory"),
         ],
-        "x": {"label": "weight β₁", "range": [-0.1, 1.4]},
-        "y": {"label": "weight β₂", "range": [-0.1, 1.4]},
+        "x": charts.axis("weight β₁", [-0.1, 1.4]),
+        "y": charts.axis("weight β₂", [-0.1, 1.4]),
         "equal": True,
         "pick": list(FIT),
         "alt": f"Training from scale {state['alpha']:g} ends at ({end[0]:.3f}, {end[1]:.3f}); the sparse fit "
@@ -111,17 +98,17 @@ def draw_ends(state: State) -> Picture:
     ends = ends_of(float(state["fit_1"]), float(state["fit_2"]))
     return {
         "layers": [
-            {"role": "theory", "x": ALPHAS, "y": ends[:, 0], "name": "β₁ at the end", "tone": 0},
-            {"role": "theory", "x": ALPHAS, "y": ends[:, 1], "name": "β₂ at the end", "tone": 4},
-            {"role": "rule", "axis": "x", "at": float(state["alpha"]), "text": "α", "dash": "dot"},
+            charts.theory(ALPHAS, ends[:, 0], "β₁ at the end", 0),
+            charts.theory(ALPHAS, ends[:, 1], "β₂ at the end", 4),
+            charts.rule(x=float(state["alpha"]), text="α", dash="dot"),
         ],
-        "x": {
-            "label": "scale of the first weights α",
-            "log": True,
-            "range": [8e-4, 12.5],
-            "ticks": [[a, f"{a:g}"] for a in (1e-3, 0.01, 0.1, 1.0, 10.0)],
-        },
-        "y": {"label": "weights at the end", "range": [-0.05, max(1.25, 1.1 * float(ends.max()))]},
+        "x": charts.axis(
+            "scale of the first weights α",
+            [8e-4, 12.5],
+            log=True,
+            ticks=(1e-3, 0.01, 0.1, 1.0, 10.0),
+        ),
+        "y": charts.axis("weights at the end", [-0.05, max(1.25, 1.1 * float(ends.max()))]),
         "alt": f"From small to large scales the first weight at the end goes from {ends[0, 0]:.3f} to "
         f"{ends[-1, 0]:.3f}, the second from {ends[0, 1]:.3f} to {ends[-1, 1]:.3f}.",
     }
@@ -158,33 +145,24 @@ def draw_classes(state: State) -> Picture:
     held = points[found.support]
     layers: list[Picture] = []
     for shift, name in ((0.0, "largest margin"), (1.0, ""), (-1.0, "")):
-        x, y = boundary(found.weights, shift)
-        line = {"role": "theory"} if shift == 0 else {"role": "lines", "dash": "dot", "width": 1.2}
-        layers.append({**line, "x": x, "y": y, "name": name, "tone": 0})
+        line = boundary(found.weights, shift)
+        style = {"dash": "dot", "width": 1.2}
+        layers.append(charts.line(*line, name, 0, **style) if shift else charts.theory(*line, name, 0))
     layers += [
-        {
-            "role": "points",
-            "x": points[:, 0],
-            "y": points[:, 1],
-            "classes": np.where(SIGNS > 0, 2, 3),
-            "size": 10,
-            "names": ["", "", "one class", "the other"],
-        },
-        {
-            "role": "points",
-            "x": held[:, 0],
-            "y": held[:, 1],
-            "classes": [5] * len(held),
-            "size": 17,
-            "open": True,
-            "name": "hold the margin",
-        },
+        charts.points(
+            points[:, 0],
+            points[:, 1],
+            np.where(SIGNS > 0, 2, 3),
+            size=10,
+            names=["", "", "one class", "the other"],
+        ),
+        charts.points(held[:, 0], held[:, 1], [5] * len(held), size=17, open=True, name="hold the margin"),
     ]
     exponent = almost_there(*(float(state[name]) for name in POINT), str(state["loss"]))
     return {
         "layers": [layers[-1], *layers[:-1]],
-        "x": {"label": "first input", "range": [-REACH, REACH]},
-        "y": {"label": "second input", "range": [-REACH, REACH]},
+        "x": charts.axis("first input", [-REACH, REACH]),
+        "y": charts.axis("second input", [-REACH, REACH]),
         "equal": True,
         "pick": list(POINT),
         "alt": f"Two classes of three points each; the largest margin is {found.margin:.3f}, held by "
@@ -205,15 +183,15 @@ def draw_angle(state: State) -> Picture:
     found = _margin(state)
     times = LOG10_TIMES[LOG10_TIMES >= LATE]
     angles = np.degrees([found.angle_at(t * np.log(10)) for t in times])
-    law = {"role": "theory", "x": times, "y": angles, "name": "theory of late times, c / log t", "tone": 0}
+    law = charts.theory(times, angles, "theory of late times, c / log t", 0)
     known = found.spans
     return {
         "layers": [
             *([law] if known else []),
-            {"role": "rule", "axis": "x", "at": float(state["time"]), "text": "now", "dash": "dot"},
+            charts.rule(x=float(state["time"]), text="now", dash="dot"),
         ],
-        "x": {"label": "log₁₀ of the time t", "range": [0, 30]},
-        "y": {"label": "angle, degrees", "range": [0, max(10.0, 1.1 * min(60.0, angles[1]))]},
+        "x": charts.axis("log₁₀ of the time t", [0, 30]),
+        "y": charts.axis("angle, degrees", [0, max(10.0, 1.1 * min(60.0, angles[1]))]),
         "labels": []
         if known
         else [{"text": "one point holds the margin: no law without the start", "x": 0.5, "y": 0.9}],
@@ -237,15 +215,8 @@ def measured_weights(state: State) -> Picture:
     path = np.asarray(diagonal_flow(x, y, start, times=np.geomspace(1e-4, 60.0, 120) / y).beta)
     return {
         "layers": [
-            {
-                "role": "lines",
-                "x": path[:, 0],
-                "y": path[:, 1],
-                "name": "a real network",
-                "tone": 1,
-                "width": 2.4,
-            },
-            {"role": "measured", "x": path[-1:, 0], "y": path[-1:, 1], "name": "", "tone": 1},
+            charts.line(path[:, 0], path[:, 1], "a real network", 1, width=2.4),
+            charts.measured(path[-1:, 0], path[-1:, 1], "", 1),
         ]
     }
 
@@ -265,9 +236,7 @@ def measured_classes(state: State) -> Picture:
     """Where the classifier stands at the chosen time."""
     now = _flow(state)[np.argmin(np.abs(LOG10_TIMES - float(state["time"])))]
     x, y = boundary(now)
-    return {
-        "layers": [{"role": "lines", "x": x, "y": y, "name": "the classifier now", "tone": 1, "width": 2.2}]
-    }
+    return {"layers": [charts.line(x, y, "the classifier now", 1, width=2.2)]}
 
 
 def measured_angle(state: State) -> Picture:
@@ -277,17 +246,7 @@ def measured_angle(state: State) -> Picture:
     across = np.array(weights) @ np.array([-late[1], late[0]])
     angles = np.degrees(np.abs(np.arctan2(across, np.array(weights) @ late)))
     shown = slice(0, None, 2)
-    return {
-        "layers": [
-            {
-                "role": "measured",
-                "x": LOG10_TIMES[shown],
-                "y": angles[shown],
-                "name": "real training",
-                "tone": 1,
-            }
-        ]
-    }
+    return {"layers": [charts.measured(LOG10_TIMES[shown], angles[shown], "real training", 1)]}
 
 
 def pieces(state: State) -> Iterator[Picture]:
@@ -298,14 +257,7 @@ def pieces(state: State) -> Iterator[Picture]:
         ends.append(np.asarray(diagonal_flow(x, y, np.full(2, alpha)).beta))
         seen = np.array(ends)
         layers = [
-            {
-                "role": "measured",
-                "x": TRIED[: i + 1],
-                "y": seen[:, k],
-                "tone": 1,
-                "name": "real networks" if not k else "",
-            }
-            for k in (0, 1)
+            charts.measured(TRIED[: i + 1], seen[:, k], "real networks" if not k else "", 1) for k in (0, 1)
         ]
         fitted = np.abs(seen @ x[0] - y[0]).max()
         yield {

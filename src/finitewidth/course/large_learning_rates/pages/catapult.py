@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
 from finitewidth.course.large_learning_rates.networks import one_point
@@ -92,10 +93,10 @@ def draw_loss(state: State) -> Picture:
     climb = losses[: steps + 1].argmax() if phase == "catapult" else 0
     return {
         "layers": [
-            {"role": "theory", "x": np.arange(steps + 1), "y": shown, "name": "theory", "tone": 0},
+            charts.theory(np.arange(steps + 1), shown, "theory", 0),
         ],
-        "x": {"label": "step", "range": [-0.02 * steps, 1.02 * steps]},
-        "y": {"label": "loss", "log": True, "range": [min(low, 0.05), max(3 * top, 2.0)]},
+        "x": charts.axis("step", [-0.02 * steps, 1.02 * steps]),
+        "y": charts.axis("loss", [min(low, 0.05), max(3 * top, 2.0)], log=True),
         "alt": f"Loss over {steps} steps at eta lambda = {edge:g}: from {losses[0]:.2g} up to {top:.3g} and "
         f"then {last}; {phase}.",
         "numbers": [
@@ -120,11 +121,11 @@ def draw_sharpness(state: State) -> Picture:
     last = f"{sharpness[steps]:.2f}" if sharpness[steps] < ESCAPED else "runs away"
     return {
         "layers": [
-            {"role": "rule", "axis": "y", "at": 2.0, "text": "2: stable below"},
-            {"role": "theory", "x": np.arange(steps + 1), "y": shown, "name": "theory", "tone": 0},
+            charts.rule(y=2.0, text="2: stable below"),
+            charts.theory(np.arange(steps + 1), shown, "theory", 0),
         ],
-        "x": {"label": "step", "range": [-0.02 * steps, 1.02 * steps]},
-        "y": {"label": "ηλ", "range": [0, max(2.6, 1.15 * edge)]},
+        "x": charts.axis("step", [-0.02 * steps, 1.02 * steps]),
+        "y": charts.axis("ηλ", [0, max(2.6, 1.15 * edge)]),
         "alt": f"eta lambda starts at {edge:g}; after {steps} steps: {last}.",
         "numbers": [["ηλ at the end", last, "flatter than at the start" if edge > 2 else "as at the start"]],
     }
@@ -135,20 +136,14 @@ def draw_ends(state: State) -> Picture:
     width, gates = int(state["width"]), str(state["gates"])
     return {
         "layers": [
-            {"role": "lines", "x": [0.5, 5], "y": [0.5, 5], "dash": "dot", "tone": 5, "name": "as it began"},
-            {"role": "rule", "axis": "x", "at": 2.0, "text": "2"},
-            {"role": "rule", "axis": "x", "at": 4.0, "text": "4"},
-            {
-                "role": "theory",
-                "x": EDGES[gates],
-                "y": ends(width, gates),
-                "name": "theory, after training",
-                "tone": 0,
-            },
-            {"role": "rule", "axis": "x", "at": float(state["edge"]), "text": "", "dash": "solid", "tone": 1},
+            charts.line([0.5, 5], [0.5, 5], "as it began", 5, dash="dot"),
+            charts.rule(x=2.0, text="2"),
+            charts.rule(x=4.0, text="4"),
+            charts.theory(EDGES[gates], ends(width, gates), "theory, after training", 0),
+            charts.rule(x=float(state["edge"]), text="", dash="solid", tone=1),
         ],
-        "x": {"label": "ηλ₀ at the start", "range": [0.5, 5]},
-        "y": {"label": "ηλ at the end", "range": [0, 2.6]},
+        "x": charts.axis("ηλ₀ at the start", [0.5, 5]),
+        "y": charts.axis("ηλ at the end", [0, 2.6]),
         "alt": "eta lambda at the end against its start: equal below 2, smaller than 2 between 2 and 4"
         + (", nothing above 4." if gates == "frozen" else "; close to zero far above 4."),
     }
@@ -174,7 +169,7 @@ def _points(values: np.ndarray, most: float, name: str) -> list[Picture]:
     times = np.unique(np.linspace(0, len(values) - 1, min(len(values), 31)).round().astype(int))
     seen = np.where((values < most).all(axis=1, keepdims=True), values, np.nan)[times]
     err = 2 * seen.std(axis=1, ddof=1) / np.sqrt(NETWORKS)
-    return [{"role": "measured", "x": times, "y": seen.mean(axis=1), "err": err, "name": name, "tone": 1}]
+    return [charts.measured(times, seen.mean(axis=1), name, 1, err=err)]
 
 
 def measured_loss(state: State) -> Picture:
@@ -200,13 +195,7 @@ def pieces(state: State) -> Iterator[Picture]:
         lost = not (end < ESCAPED).all()
         runaway = float(edge) if lost and runaway is None else runaway
         found.append(np.nan if lost else end.mean())
-        layer = {
-            "role": "measured",
-            "x": TRIED[: i + 1],
-            "y": np.array(found),
-            "tone": 1,
-            "name": f"{NETWORKS} real networks each",
-        }
+        layer = charts.measured(TRIED[: i + 1], np.array(found), f"{NETWORKS} real networks each", 1)
         yield {
             "done": i + 1,
             "of": len(TRIED),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State
 from finitewidth.measure.loss.stability import EdgeOfStability, edge_of_stability, stability_limit
@@ -45,17 +46,11 @@ def draw_sharpness(state: State) -> Picture:
     own, other = limits(eta)
     return {
         "layers": [
-            {"role": "rule", "axis": "y", "at": own, "text": f"2/η = {own:.3g}", "tone": 0},
-            {
-                "role": "rule",
-                "axis": "y",
-                "at": other,
-                "text": f"the limit of η/{SMALLER}: {other:.3g}",
-                "tone": 5,
-            },
+            charts.rule(y=own, text=f"2/η = {own:.3g}", tone=0),
+            charts.rule(y=other, text=f"the limit of η/{SMALLER}: {other:.3g}", tone=5),
         ],
-        "x": {"label": "time, steps × η", "range": [0, TIME]},
-        "y": {"label": "sharpness, the largest curvature", "range": [0, 1.12 * other]},
+        "x": charts.axis("time, steps × η", [0, TIME]),
+        "y": charts.axis("sharpness, the largest curvature", [0, 1.12 * other]),
         "alt": f"Gradient descent with step {eta:g} is stable below a curvature of {own:.3g}; with a step of "
         f"{eta / SMALLER:.3g}, below {other:.3g}.",
         "numbers": [["limit 2/η", f"{own:.3g}", "beyond it a step overshoots by more than it corrects"]],
@@ -66,8 +61,8 @@ def draw_loss(state: State) -> Picture:
     """Axes for the loss: no theory says how it falls."""
     return {
         "layers": [],
-        "x": {"label": "time, steps × η", "range": [0, TIME]},
-        "y": {"label": "loss", "log": True, "range": [1e-5, 2.0]},
+        "x": charts.axis("time, steps × η", [0, TIME]),
+        "y": charts.axis("loss", [1e-5, 2.0], log=True),
         "alt": "The loss over training; networks fill it.",
     }
 
@@ -79,18 +74,12 @@ def draw_factor(state: State) -> Picture:
     curvature = np.linspace(0, 1.5 * own, 101)
     return {
         "layers": [
-            {"role": "rule", "axis": "y", "at": 1.0, "text": "grows above"},
-            {"role": "rule", "axis": "x", "at": own, "text": "2/η", "tone": 0},
-            {
-                "role": "theory",
-                "x": curvature,
-                "y": np.abs(1 - eta * curvature),
-                "name": "|1 − ηλ|",
-                "tone": 0,
-            },
+            charts.rule(y=1.0, text="grows above"),
+            charts.rule(x=own, text="2/η", tone=0),
+            charts.theory(curvature, np.abs(1 - eta * curvature), "|1 − ηλ|", 0),
         ],
-        "x": {"label": "curvature λ", "range": [0, 1.5 * own]},
-        "y": {"label": "factor of one step", "range": [0, 2.05]},
+        "x": charts.axis("curvature λ", [0, 1.5 * own]),
+        "y": charts.axis("factor of one step", [0, 2.05]),
         "alt": f"One step multiplies an error by |1 - eta lambda|: below 1 up to a curvature of {own:.3g}.",
     }
 
@@ -175,22 +164,14 @@ def _curve(training: Training, quantity: str, name: str, tone: int, width: float
     # No screen shows more points than this.
     stride = max(1, len(x) // 400)
     y = np.where(y > LEAST_LOSS, y, LEAST_LOSS) if quantity == "losses" else y
-    return [{"role": "lines", "x": x[::stride], "y": y[::stride], "name": name, "tone": tone, "width": width}]
+    return [charts.line(x[::stride], y[::stride], name, tone, width=width)]
 
 
 def _at_the_end(training: Training) -> list[Picture]:
     top, loss = training.sharpness[-1], training.losses[-1]
     if not (np.isfinite(top) and np.isfinite(loss)):
         return []
-    return [
-        {
-            "role": "measured",
-            "x": [top],
-            "y": [abs(1 - training.eta * top)],
-            "tone": 1,
-            "name": "the sharpest direction now",
-        }
-    ]
+    return [charts.measured([top], [abs(1 - training.eta * top)], "the sharpest direction now", 1)]
 
 
 def _numbers(training: Training) -> list[list[str]]:

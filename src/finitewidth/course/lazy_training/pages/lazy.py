@@ -11,6 +11,7 @@ import numpy as np
 
 import finitewidth as fw
 from finitewidth.architecture.models.random_neurons import NeuronMetaKernel, RandomNeurons
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
 from finitewidth.networks.training.weight_space import train_weights
@@ -94,19 +95,12 @@ def draw_function(state: State) -> Picture:
     gap = float(np.sqrt(np.mean((bent - found.linear) ** 2)))
     return {
         "layers": [
-            {
-                "role": "lines",
-                "x": GRID,
-                "y": found.linear,
-                "name": "lazy twin, α = ∞",
-                "dash": "dash",
-                "tone": 2,
-            },
-            {"role": "theory", "x": GRID, "y": bent, "name": "first order in 1/α", "tone": 0},
-            {"role": "data", "x": X, "y": Y, "name": "training data"},
+            charts.line(GRID, found.linear, "lazy twin, α = ∞", 2, dash="dash"),
+            charts.theory(GRID, bent, "first order in 1/α", 0),
+            charts.data(X, Y, "training data"),
         ],
-        "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
-        "y": {"label": "f(x)", "range": [-2.5, 2.5]},
+        "x": charts.axis("x", [GRID[0], GRID[-1]]),
+        "y": charts.axis("f(x)", [-2.5, 2.5]),
         "alt": f"At α = {alpha:g} the trained network differs from its linearised twin by {gap:.2f}, "
         "root mean square, to first order in 1/α.",
     }
@@ -118,28 +112,12 @@ def draw_orders(state: State) -> Picture:
     gap, motion = float(np.sqrt(np.mean(found.correction**2))), found.motion
     return {
         "layers": [
-            {
-                "role": "theory",
-                "x": ALPHAS,
-                "y": gap / ALPHAS,
-                "name": "distance from the lazy twin",
-                "tone": 0,
-            },
-            {"role": "theory", "x": ALPHAS, "y": motion / ALPHAS, "name": "motion of the weights", "tone": 3},
-            {"role": "rule", "axis": "x", "at": alpha, "text": "α", "dash": "dot"},
+            charts.theory(ALPHAS, gap / ALPHAS, "distance from the lazy twin", 0),
+            charts.theory(ALPHAS, motion / ALPHAS, "motion of the weights", 3),
+            charts.rule(x=alpha, text="α", dash="dot"),
         ],
-        "x": {
-            "label": "scale α",
-            "log": True,
-            "range": [0.95 * ALPHAS[0], 1.05 * ALPHAS[-1]],
-            "ticks": [[v, f"{v:g}"] for v in SCAN],
-        },
-        "y": {
-            "label": "after training",
-            "log": True,
-            "range": [1e-3, 10],
-            "ticks": [[v, f"{v:g}"] for v in (0.001, 0.01, 0.1, 1, 10)],
-        },
+        "x": charts.axis("scale α", [0.95 * ALPHAS[0], 1.05 * ALPHAS[-1]], log=True, ticks=SCAN),
+        "y": charts.axis("after training", [1e-3, 10], log=True, ticks=(0.001, 0.01, 0.1, 1, 10)),
         "alt": f"Distance from the lazy twin {gap / alpha:.3f} and relative motion of the weights "
         f"{motion / alpha:.3f} at α = {alpha:g}; both fall as 1/α.",
         "numbers": [
@@ -190,7 +168,7 @@ def pieces(state: State) -> Iterator[Picture]:
     """Train the network at this alpha, its twin, and the network at all other alphas."""
     width, scaling, alpha = int(state["width"]), str(state["scaling"]), float(state["alpha"])
     here, _ = trained(width, scaling, alpha)
-    points = {"role": "measured", "x": GRID[2::6], "y": here[2::6], "name": "network", "tone": 1}
+    points = charts.measured(GRID[2::6], here[2::6], "network", 1)
     shown: dict[str, list[Picture]] = {"function": [points]}
     total = len(SCAN) + 2
     yield {"done": 1, "of": total, "figures": shown}
@@ -201,7 +179,7 @@ def pieces(state: State) -> Iterator[Picture]:
         function, motion = trained(width, scaling, float(scale))
         gaps.append(np.sqrt(np.mean((function - lazy) ** 2)))
         motions.append(motion)
-        found = {"role": "measured", "x": SCAN[: i + 1], "tone": 1}
+        found = charts.measured(SCAN[: i + 1], tone=1)
         shown = {
             "function": [points],
             "orders": [

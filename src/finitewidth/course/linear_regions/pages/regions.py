@@ -9,6 +9,7 @@ import numpy as np
 
 import finitewidth as fw
 from finitewidth.architecture.dense import Affine
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Slider, State, defaults
 from finitewidth.course.linear_regions.theory.linear_regions import (
@@ -54,9 +55,9 @@ def draw_plane(state: State) -> Picture:
     """The frame of the picture and the cut; what fills it is a network."""
     width, depth, _, height, _ = _read(state)
     return {
-        "layers": [{"role": "rule", "axis": "y", "at": height, "text": "", "dash": "solid"}],
-        "x": {"label": "first input", "range": [-SIDE, SIDE]},
-        "y": {"label": "second input", "range": [-SIDE, SIDE]},
+        "layers": [charts.rule(y=height, text="", dash="solid")],
+        "x": charts.axis("first input", [-SIDE, SIDE]),
+        "y": charts.axis("second input", [-SIDE, SIDE]),
         "equal": True,
         "alt": f"The inputs of a network with {depth} hidden layers of {width}, in its linear pieces.",
         "numbers": [
@@ -82,8 +83,8 @@ def draw_cut(state: State) -> Picture:
     kinks = expected(width, C_b, height)[depth - 1]
     return {
         "layers": [],
-        "x": {"label": "first input, along the cut", "range": [-SIDE, SIDE]},
-        "y": {"label": "output", "zero": False},
+        "x": charts.axis("first input, along the cut", [-SIDE, SIDE]),
+        "y": charts.axis("output", zero=False),
         "alt": f"The output along the cut: {kinks:.1f} kinks are expected on average.",
         "numbers": [["expected kinks", f"{kinks:.1f}", f"on the cut, for {depth * width} neurons"]],
     }
@@ -98,19 +99,12 @@ def draw_depth(state: State) -> Picture:
     possible = np.array([float(reachable_regions((width,) * l, 1)) - 1 for l in layers.tolist()])
     return {
         "layers": [
-            {
-                "role": "lines",
-                "x": layers,
-                "y": possible,
-                "dash": "dash",
-                "tone": 5,
-                "name": "some network has",
-            },
-            {"role": "theory", "x": layers, "y": mean, "name": "random networks, on average", "tone": 0},
-            {"role": "rule", "axis": "x", "at": depth, "text": "", "dash": "dot"},
+            charts.line(layers, possible, "some network has", 5, dash="dash"),
+            charts.theory(layers, mean, "random networks, on average", 0),
+            charts.rule(x=depth, text="", dash="dot"),
         ],
-        "x": {"label": "hidden layers", "range": [0.8, DEEPEST + 0.2]},
-        "y": {"label": "kinks on the cut", "log": True, "range": [min(2.0, mean[0] / 2), 2 * possible[-1]]},
+        "x": charts.axis("hidden layers", [0.8, DEEPEST + 0.2]),
+        "y": charts.axis("kinks on the cut", [min(2.0, mean[0] / 2), 2 * possible[-1]], log=True),
         "alt": f"Kinks on the cut: from {mean[0]:.1f} with one hidden layer to {mean[-1]:.1f} with {DEEPEST} "
         f"on average; some network of that shape has {possible[-1]:.2g}.",
     }
@@ -145,13 +139,12 @@ def measured_plane(state: State) -> Picture:
     return {
         # Neighbours differ in one gate, which adds 1 to 11: they never have the same colour.
         "layers": [
-            {
-                "role": "polygons",
-                "xs": corners[:, :, 0].round(3),
-                "ys": corners[:, :, 1].round(3),
-                "classes": found.patterns @ (1 + 5 * np.arange(depth * width) % 11) % 12,
-                "name": "one colour for each linear piece",
-            }
+            charts.polygons(
+                corners[:, :, 0].round(3),
+                corners[:, :, 1].round(3),
+                found.patterns @ (1 + 5 * np.arange(depth * width) % 11) % 12,
+                "one colour for each linear piece",
+            )
         ],
         "numbers": [["pieces", f"{found.number:,}", "of this network, in this square"]],
     }
@@ -170,8 +163,8 @@ def measured_cut(state: State) -> Picture:
     kinks = len(found.breakpoints)
     return {
         "layers": [
-            {"role": "lines", "x": x, "y": y, "name": "a real network", "tone": 1},
-            {"role": "measured", "x": x[1:-1], "y": y[1:-1], "name": f"its {kinks} kinks", "tone": 1},
+            charts.line(x, y, "a real network", 1),
+            charts.measured(x[1:-1], y[1:-1], f"its {kinks} kinks", 1),
         ],
         "numbers": [["kinks", f"{kinks}", "of this network on the cut"]],
     }
@@ -194,14 +187,13 @@ def pieces(state: State) -> Iterator[Picture]:
             "done": len(seen),
             "of": NETWORKS,
             "layers": [
-                {
-                    "role": "measured",
-                    "x": np.arange(1, DEEPEST + 1),
-                    "y": seen.mean(axis=0),
-                    "tone": 1,
-                    "err": 2 * seen.std(axis=0, ddof=1) / np.sqrt(len(seen)),
-                    "name": "mean of real networks, ± 2 s.e.",
-                }
+                charts.measured(
+                    np.arange(1, DEEPEST + 1),
+                    seen.mean(axis=0),
+                    "mean of real networks, ± 2 s.e.",
+                    1,
+                    err=2 * seen.std(axis=0, ddof=1) / np.sqrt(len(seen)),
+                )
             ],
             "numbers": [
                 ["six layers", f"{seen[:, -1].mean():.1f} kinks", f"mean of {len(seen)} networks on the cut"]

@@ -11,6 +11,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 import finitewidth as fw
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State
 from finitewidth.measure.loss.collapse import collapse
@@ -59,25 +60,11 @@ def draw_features(state: State) -> Picture:
     cosine = -1 / (classes - 1)
     return {
         "layers": [
-            {
-                "role": "lines",
-                "x": ring[:, 0],
-                "y": ring[:, 1],
-                "dash": "dash",
-                "tone": 0,
-                "name": "theory: a simplex",
-            },
-            {
-                "role": "points",
-                "x": at[:, 0],
-                "y": at[:, 1],
-                "classes": np.arange(classes),
-                "open": True,
-                "size": 15,
-            },
+            charts.line(ring[:, 0], ring[:, 1], "theory: a simplex", 0, dash="dash"),
+            charts.points(at[:, 0], at[:, 1], np.arange(classes), open=True, size=15),
         ],
-        "x": {"label": "first axis of the class means", "range": [-REACH, REACH]},
-        "y": {"label": "second axis", "range": [-REACH, REACH]},
+        "x": charts.axis("first axis of the class means", [-REACH, REACH]),
+        "y": charts.axis("second axis", [-REACH, REACH]),
         "equal": True,
         "alt": f"{classes} corners of a simplex, each two at a cosine of {cosine:.3f}.",
         "numbers": [
@@ -90,18 +77,15 @@ def draw_measures(state: State) -> Picture:
     """Axes of the four measures, all of which tend to zero."""
     return {
         "layers": [],
-        "x": {
-            "label": "step",
-            "log": True,
-            "range": [0.9, 1.1 * STEPS],
-            "ticks": [[t, f"{t:,}"] for t in (1, 10, 100, 1000)],
-        },
-        "y": {
-            "label": "distance from collapse",
-            "log": True,
-            "range": [FLOOR / 1.5, 10.0],
-            "ticks": [[FLOOR, f"< {FLOOR:g}"], [0.01, "0.01"], [0.1, "0.1"], [1.0, "1"]],
-        },
+        "x": charts.axis(
+            "step", [0.9, 1.1 * STEPS], log=True, ticks=[[t, f"{t:,}"] for t in (1, 10, 100, 1000)]
+        ),
+        "y": charts.axis(
+            "distance from collapse",
+            [FLOOR / 1.5, 10.0],
+            log=True,
+            ticks=[[FLOOR, f"< {FLOOR:g}"], [0.01, "0.01"], [0.1, "0.1"], [1.0, "1"]],
+        ),
         "alt": "Four measures of collapse over training; all of them should fall towards zero.",
     }
 
@@ -122,15 +106,15 @@ def draw_inputs(state: State) -> Picture:
     points, _ = view(x, y, classes)
     return {
         "layers": [_cloud(points, y)],
-        "x": {"label": "first axis of the class means", "range": [-REACH, REACH]},
-        "y": {"label": "second axis", "range": [-REACH, REACH]},
+        "x": charts.axis("first axis of the class means", [-REACH, REACH]),
+        "y": charts.axis("second axis", [-REACH, REACH]),
         "equal": True,
         "alt": f"{len(y)} inputs of {classes} classes, seen along two axes of their class means.",
     }
 
 
 def _cloud(points: np.ndarray, y: np.ndarray) -> Picture:
-    return {"role": "points", "x": points[:, 0], "y": points[:, 1], "classes": y, "names": NAMES, "size": 6}
+    return charts.points(points[:, 0], points[:, 1], y, names=NAMES, size=6)
 
 
 def view(h: np.ndarray, y: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -197,17 +181,10 @@ def pieces(state: State) -> Iterator[Picture]:
             "figures": {
                 "features": [
                     _cloud(points, y),
-                    {"role": "data", "x": means[:, 0], "y": means[:, 1], "name": "class means"},
+                    charts.data(means[:, 0], means[:, 1], "class means"),
                 ],
                 "measures": [
-                    {
-                        "role": "lines",
-                        "x": RECORDS[: len(seen)],
-                        "y": np.maximum(row, FLOOR),
-                        "tone": tone,
-                        "name": name,
-                        "width": 2.2,
-                    }
+                    charts.line(RECORDS[: len(seen)], np.maximum(row, FLOOR), name, tone, width=2.2)
                     for tone, (row, (name, _)) in enumerate(
                         zip(np.array(seen).T, MEASURES.values(), strict=True)
                     )

@@ -11,6 +11,7 @@ import numpy as np
 import finitewidth as fw
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.architecture.models.taylor_models import FeatureTable
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
 from finitewidth.nearly_kernel_methods.representation import (
@@ -142,20 +143,13 @@ def draw_function(state: State) -> Picture:
     order = "second" if state["algorithm"] == "direct" else "first"
     return {
         "layers": [
-            {"role": "lines", "x": GRID, "y": p.truth, "name": "truth", "dash": "dot", "tone": 5},
-            {
-                "role": "lines",
-                "x": GRID,
-                "y": linear,
-                "name": "kernel method, ε = 0",
-                "dash": "dash",
-                "tone": 2,
-            },
-            {"role": "theory", "x": GRID, "y": whole, "name": f"theory, {order} order in ε", "tone": 0},
-            {"role": "data", "x": X, "y": p.y, "name": "training data"},
+            charts.line(GRID, p.truth, "truth", 5, dash="dot"),
+            charts.line(GRID, linear, "kernel method, ε = 0", 2, dash="dash"),
+            charts.theory(GRID, whole, f"theory, {order} order in ε", 0),
+            charts.data(X, p.y, "training data"),
         ],
-        "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
-        "y": {"label": "z(x)", "range": [-2.2, 2.2]},
+        "x": charts.axis("x", [GRID[0], GRID[-1]]),
+        "y": charts.axis("z(x)", [-2.2, 2.2]),
         "alt": f"At ε = {epsilon:g} learned features change the prediction by {change:.2f}, "
         "root mean square.",
     }
@@ -165,31 +159,23 @@ def draw_loss(state: State) -> Picture:
     """Test loss against epsilon, and its minimum."""
     losses = scan_epsilon(series(state), problem(str(state["psi"])).truth, EPSILONS) / len(GRID)
     none, found = float(np.interp(0.0, EPSILONS, losses)), second_order(state)
-    layers: list[Picture] = [
-        {"role": "rule", "axis": "x", "at": state["epsilon"], "text": "ε", "dash": "dot"},
-    ]
+    layers = [charts.rule(x=state["epsilon"], text="ε", dash="dot")]
     star = float(EPSILONS[np.argmin(losses)])
-    series_style = {"role": "theory", "x": EPSILONS, "y": losses, "name": "first order in ε", "tone": 0}
-    if found is not None:
+    if found is None:
+        layers.append(charts.theory(EPSILONS, losses, "first order in ε", 0))
+    else:
         star = found.epsilon
         parabola = none + (found.slope * EPSILONS + found.curvature / 2 * EPSILONS**2) / len(GRID)
-        layers.append({**series_style, "y": parabola, "name": "loss to second order in ε"})
-        series_style = {
-            **series_style,
-            "role": "lines",
-            "dash": "dash",
-            "tone": 2,
-            "name": "of the series for z",
-        }
-    layers.append(series_style)
+        layers.append(charts.theory(EPSILONS, parabola, "loss to second order in ε", 0))
+        layers.append(charts.line(EPSILONS, losses, "of the series for z", 2, dash="dash"))
     inside = np.isfinite(star) and EPSILONS[0] < star < EPSILONS[-1]
     if inside:
-        layers.append({"role": "rule", "axis": "x", "at": star, "text": "ε*", "dash": "dash", "tone": 0})
+        layers.append(charts.rule(x=star, text="ε*", dash="dash", tone=0))
     here = float(np.interp(float(state["epsilon"]), EPSILONS, losses))
     return {
         "layers": layers,
-        "x": {"label": "ε", "range": [EPSILONS[0], EPSILONS[-1]]},
-        "y": {"label": "test loss", "range": [0, 3 * none]},
+        "x": charts.axis("ε", [EPSILONS[0], EPSILONS[-1]]),
+        "y": charts.axis("test loss", [0, 3 * none]),
         "alt": f"Test loss {none:.4f} without feature learning, {here:.4f} at ε = {state['epsilon']:g}; "
         + (f"the best ε is {star:.2f}." if inside else "no ε in this range is best."),
         "numbers": [
@@ -223,7 +209,7 @@ def trained(state: State, epsilon: float) -> np.ndarray:
 def draw_trained(state: State) -> Picture:
     """The trained model at this epsilon; nothing where it cannot be trained."""
     z = trained(state, float(state["epsilon"]))
-    points = {"role": "measured", "x": GRID[::6], "y": z[::6], "name": "model, trained to the end", "tone": 1}
+    points = charts.measured(GRID[::6], z[::6], "model, trained to the end", 1)
     return {"layers": [points]}
 
 
@@ -232,7 +218,7 @@ def pieces(state: State) -> Iterator[Picture]:
     truth, losses = problem(str(state["psi"])).truth, []
     for i, epsilon in enumerate(SCAN):
         losses.append(0.5 * np.mean((trained(state, float(epsilon)) - truth) ** 2))
-        points = {"role": "measured", "x": SCAN[: i + 1], "y": losses, "name": "trained models", "tone": 1}
+        points = charts.measured(SCAN[: i + 1], losses, "trained models", 1)
         yield {"done": i + 1, "of": len(SCAN), "unit": "models", "figures": {"loss": [points]}}
 
 

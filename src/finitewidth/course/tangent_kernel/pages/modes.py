@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 import finitewidth as fw
+from finitewidth.course._server import charts
 from finitewidth.course._server.activations import ACTIVATIONS
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
@@ -90,27 +91,26 @@ def draw_modes(state: State) -> Picture:
     now, step = np.abs(left(state, np.array([state["steps"]])))[0], float(state["step"])
     unstable = step > 2
     layers = [
-        {
-            "role": "theory",
-            "x": TIMES,
-            "y": np.where(shares[:, i] < 1e6, shares[:, i], np.nan),
-            "name": f"mode {i + 1}: λ = {eigenvalues[i]:.2g}",
-            "tone": i,
-        }
+        charts.theory(
+            TIMES,
+            np.where(shares[:, i] < 1e6, shares[:, i], np.nan),
+            f"mode {i + 1}: λ = {eigenvalues[i]:.2g}",
+            i,
+        )
         for i in range(SHOWN)
     ]
-    layers.append({"role": "rule", "axis": "x", "at": state["steps"], "text": "t", "dash": "dot"})
+    layers.append(charts.rule(x=state["steps"], text="t", dash="dot"))
     slowest = eigenvalues[0] / (step * eigenvalues[_learnable(eigenvalues)][-1])
     done = int(np.sum(now < 0.1))
     return {
         "layers": layers,
-        "x": {"label": "steps t", "log": True, "range": [1, 2**LONGEST], "ticks": TICKS_T},
-        "y": {
-            "label": "share of the error left",
-            "log": True,
-            "range": [1e-3, 100 if unstable else 1.6],
-            "ticks": [[v, f"{v:g}"] for v in (0.001, 0.01, 0.1, 1, 10, 100)],
-        },
+        "x": charts.axis("steps t", [1, 2**LONGEST], log=True, ticks=TICKS_T),
+        "y": charts.axis(
+            "share of the error left",
+            [1e-3, 100 if unstable else 1.6],
+            log=True,
+            ticks=(0.001, 0.01, 0.1, 1, 10, 100),
+        ),
         "alt": f"After {state['steps']} steps the first {SHOWN} modes have the shares "
         f"{', '.join(f'{s:.2g}' for s in now[:SHOWN])} of their error left.",
         "numbers": [
@@ -128,17 +128,11 @@ def draw_function(state: State) -> Picture:
     miss = np.sqrt(np.mean((np.interp(X, GRID, f) - y) ** 2))
     return {
         "layers": [
-            {
-                "role": "theory",
-                "x": GRID,
-                "y": np.clip(f, -1e3, 1e3),
-                "name": "theory, infinite width",
-                "tone": 0,
-            },
-            {"role": "data", "x": X, "y": y, "name": "training data"},
+            charts.theory(GRID, np.clip(f, -1e3, 1e3), "theory, infinite width", 0),
+            charts.data(X, y, "training data"),
         ],
-        "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
-        "y": {"label": "learnt so far", "range": [-1.8, 1.8]},
+        "x": charts.axis("x", [GRID[0], GRID[-1]]),
+        "y": charts.axis("learnt so far", [-1.8, 1.8]),
         "alt": f"After {state['steps']} steps the function lies between {f.min():.2f} and {f.max():.2f} and "
         f"misses the data by {miss:.2f}, root mean square.",
     }
@@ -199,25 +193,23 @@ def _measured(times: np.ndarray, shares: np.ndarray, functions: np.ndarray, show
     sizes = np.abs(shares.mean(0))
     error = 2 * shares.std(0) / np.sqrt(count)
     layers = [
-        {
-            "role": "measured",
-            "x": times,
-            "y": np.where(sizes[:, i] > error[:, i], sizes[:, i], np.nan),
-            "err": np.minimum(error[:, i], 0.9 * sizes[:, i]),
-            "name": "networks, ±2 s.e." if i == shown[0] else "",
-            "tone": i,
-        }
+        charts.measured(
+            times,
+            np.where(sizes[:, i] > error[:, i], sizes[:, i], np.nan),
+            "networks, ±2 s.e." if i == shown[0] else "",
+            i,
+            err=np.minimum(error[:, i], 0.9 * sizes[:, i]),
+        )
         for i in shown
     ]
     mean, sparse = functions.mean(0), slice(4, None, 8)
-    points = {
-        "role": "measured",
-        "x": GRID[sparse],
-        "y": mean[sparse],
-        "err": 2 * functions.std(0)[sparse] / np.sqrt(count),
-        "name": "mean of the networks, ±2 s.e.",
-        "tone": 1,
-    }
+    points = charts.measured(
+        GRID[sparse],
+        mean[sparse],
+        "mean of the networks, ±2 s.e.",
+        1,
+        err=2 * functions.std(0)[sparse] / np.sqrt(count),
+    )
     return {"figures": {"modes": layers, "function": [points]}}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 import finitewidth as fw
 from finitewidth.architecture.activations import as_activation
+from finitewidth.course._server import charts
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
 
@@ -56,18 +57,13 @@ def draw_density(state: State) -> Picture:
     corrected = gauss * (1 + second + excess / 24 * (SPAN**4 - 6 * SPAN**2 + 3))
     return {
         "layers": [
-            {"role": "theory", "x": SPAN, "y": gauss, "name": "infinite width: Gaussian", "tone": 0},
-            {
-                "role": "lines",
-                "x": SPAN,
-                "y": np.where(corrected > 0, corrected, np.nan),
-                "name": "first order in 1/n",
-                "dash": "dash",
-                "tone": 2,
-            },
+            charts.theory(SPAN, gauss, "infinite width: Gaussian", 0),
+            charts.line(
+                SPAN, np.where(corrected > 0, corrected, np.nan), "first order in 1/n", 2, dash="dash"
+            ),
         ],
-        "x": {"label": "output / √K", "range": [-6, 6]},
-        "y": {"label": "density", "log": True, "range": [1e-5, 1.0]},
+        "x": charts.axis("output / √K", [-6, 6]),
+        "y": charts.axis("density", [1e-5, 1.0], log=True),
         "alt": f"Density of one output of a network with {state['depth']} layers of width {state['width']}: "
         f"a Gaussian at infinite width, with excess kurtosis {excess:.2f} to first order in 1/n.",
     }
@@ -77,19 +73,19 @@ def draw_kurtosis(state: State) -> Picture:
     """Excess kurtosis layer by layer."""
     first, exact, depth = kurtosis(state), exact_kurtosis(state), state["depth"]
     layers = [
-        {"role": "theory", "x": LAYERS, "y": first, "name": "first order in 1/n", "tone": 2},
-        {"role": "rule", "axis": "y", "at": 0.0, "text": "Gaussian", "dash": "solid", "tone": 0},
-        {"role": "rule", "axis": "x", "at": depth, "text": "shown", "dash": "dot"},
+        charts.theory(LAYERS, first, "first order in 1/n", 2),
+        charts.rule(y=0.0, text="Gaussian", dash="solid", tone=0),
+        charts.rule(x=depth, text="shown", dash="dot"),
     ]
     if exact is not None:
-        layers.append({"role": "lines", "x": LAYERS, "y": exact, "name": "exact", "dash": "dash", "tone": 3})
+        layers.append(charts.line(LAYERS, exact, "exact", 3, dash="dash"))
     top = max(float(first.max()), 0.3)
     ratio = (depth - 1) / state["width"]
     slope = fw.vertex_slope(state["activation"])
     return {
         "layers": layers,
-        "x": {"label": "layer", "range": [0.5, DEEPEST + 0.5]},
-        "y": {"label": "excess kurtosis", "range": [-0.15 * top, 1.6 * top]},
+        "x": charts.axis("layer", [0.5, DEEPEST + 0.5]),
+        "y": charts.axis("excess kurtosis", [-0.15 * top, 1.6 * top]),
         "alt": f"Excess kurtosis grows from 0 in layer 1 to {first[-1]:.2f} in layer {DEEPEST}.",
         "numbers": [
             ["hidden layers / width", f"{ratio:.2f}", "what decides how Gaussian the network is"],
@@ -144,25 +140,8 @@ def _figures(second: list, fourth: list, heights: np.ndarray, done: int) -> dict
     error = 2 * influence.std(1, ddof=1) / np.sqrt(s.shape[1])
     density = heights / done / np.diff(EDGES)
     return {
-        "density": [
-            {
-                "role": "bars",
-                "x": EDGES,
-                "y": np.where(density > 0, density, np.nan),
-                "name": "networks",
-                "tone": 1,
-            }
-        ],
-        "kurtosis": [
-            {
-                "role": "measured",
-                "x": LAYERS,
-                "y": mean4 / variance**2 - 3,
-                "err": error,
-                "name": "networks, ±2 s.e.",
-                "tone": 1,
-            }
-        ],
+        "density": [charts.bars(EDGES, np.where(density > 0, density, np.nan), "networks", 1)],
+        "kurtosis": [charts.measured(LAYERS, mean4 / variance**2 - 3, "networks, ±2 s.e.", 1, err=error)],
     }
 
 

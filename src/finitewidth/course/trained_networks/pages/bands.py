@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import finitewidth as fw
+from finitewidth.course._server import charts
 from finitewidth.course._server.activations import SHORT_SERIES
 from finitewidth.course._server.page import Experiment, Figure, Page, Picture
 from finitewidth.course._server.state import Choice, Slider, State, defaults
@@ -84,19 +85,12 @@ def draw(state: State) -> Picture:
     at_data = np.interp(X, GRID, std).max()
     return {
         "layers": [
-            {
-                "role": "band",
-                "x": GRID,
-                "lo": mean - 2 * std,
-                "hi": mean + 2 * std,
-                "name": "theory, ±2σ",
-                "tone": 0,
-            },
-            {"role": "theory", "x": GRID, "y": mean, "name": "theory, mean", "tone": 0},
-            {"role": "data", "x": X, "y": TARGETS[state["data"]], "name": "training data"},
+            charts.band(GRID, mean - 2 * std, mean + 2 * std, "theory, ±2σ", 0),
+            charts.theory(GRID, mean, "theory, mean", 0),
+            charts.data(X, TARGETS[state["data"]], "training data"),
         ],
-        "x": {"label": "x", "range": [GRID[0], GRID[-1]]},
-        "y": {"label": "f(x)", "range": [-top, top]},
+        "x": charts.axis("x", [GRID[0], GRID[-1]]),
+        "y": charts.axis("f(x)", [-top, top]),
         "alt": f"Trained networks at infinite width: mean from {mean.min():.2f} to {mean.max():.2f}, "
         f"standard deviation at most {std.max():.2f}, at the data {at_data:.3f}.",
         "numbers": [
@@ -153,22 +147,14 @@ def _beside(every: np.ndarray, mean: np.ndarray, std: np.ndarray, width: int) ->
         "done": len(every),
         "of": MOST,
         "layers": [
-            {
-                "role": "measured",
-                "x": GRID[sparse],
-                "y": m[sparse],
-                "err": 2 * s[sparse] / np.sqrt(len(every)),
-                "name": "mean of the networks, ±2 s.e.",
-                "tone": 1,
-            },
-            {
-                "role": "outline",
-                "x": GRID,
-                "lo": m - 2 * s,
-                "hi": m + 2 * s,
-                "name": "networks, ±2σ",
-                "tone": 1,
-            },
+            charts.measured(
+                GRID[sparse],
+                m[sparse],
+                "mean of the networks, ±2 s.e.",
+                1,
+                err=2 * s[sparse] / np.sqrt(len(every)),
+            ),
+            charts.outline(GRID, m - 2 * s, m + 2 * s, "networks, ±2σ", 1),
         ],
         "numbers": [
             ["networks", f"{len(every)}", f"of width {width}"],
