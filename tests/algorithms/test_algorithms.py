@@ -86,7 +86,9 @@ def test_bad_settings_get_one_sentence(build, sentence):
         build()
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, jnp.asarray], ids=str)
+@pytest.mark.parametrize(
+    "kind", [np.float64, np.float32, np.int64, jnp.asarray], ids=lambda kind: kind.__name__
+)
 def test_numbers_of_other_libraries_become_plain_ones(kind):
     """Equinox would warn of an array in a static field, and two of them would not compare equal."""
     algorithms = GradientDescent(kind(2), kind(3)), GradientFlow(kind(2)), DirectOptimization(step=kind(1))

@@ -13,9 +13,10 @@ import warnings
 import numpy as np
 import pytest
 
+from finitewidth.algorithms.optimizers import OPTIMIZER_NAMES
 from finitewidth.architecture.weights import DRAWS
 from finitewidth.cli import errors
-from finitewidth.cli.commands.train_ensemble import LOSSES, OPTIMIZERS, WEIGHTS
+from finitewidth.cli.commands.train_ensemble import LOSSES, WEIGHTS
 from finitewidth.networks.losses import LOSSES as KNOWN_LOSSES
 from finitewidth.networks.training.optimizers import _named
 
@@ -135,7 +136,7 @@ def test_warnings_of_the_package_are_sentences(capsys):
 def test_names_known_to_the_command_are_those_of_the_library():
     assert set(LOSSES) == set(KNOWN_LOSSES)
     assert set(WEIGHTS) == set(DRAWS)
-    with pytest.raises(ValueError, match=f"Known: {', '.join(OPTIMIZERS)};"):
+    with pytest.raises(ValueError, match=f"Known: {', '.join(OPTIMIZER_NAMES)};"):
         _named("no such optimizer")
 
 
