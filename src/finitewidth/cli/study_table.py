@@ -55,7 +55,7 @@ def study_table(study: Study) -> Grid:
         grid.add_row("finite width", study.remark)
     if isinstance(scores, RegressionScores):
         at = scores.calibration.at
-        grid.add_row("error (rms)", f"{scores.rmse:.4g} (R2 = {scores.r2:.3f})")
+        grid.add_row("error (rms)", f"{scores.rmse:.4g} (R2 = {scores.r2:.3f} +- {scores.r2_error:.3f})")
         beside = f"; infinite width: {study.infinite_spread.mean():.4g}" if study.law.correction else ""
         spread = study.spread.mean()
         words = f"{spread:.4g} (standard deviation over networks{beside})"
@@ -67,7 +67,7 @@ def study_table(study: Study) -> Grid:
             f"{100 * at(0.95):.0f} %",
         )
     elif scores is not None:
-        grid.add_row("accuracy", f"{100 * scores.accuracy:.2f} %")
+        grid.add_row("accuracy", f"{100 * scores.accuracy:.2f} +- {100 * scores.accuracy_error:.2f} %")
         grid.add_row("calibration error", f"{100 * scores.calibration.error:.2f} % (expected, ten bins)")
         grid.add_row("log loss", f"{scores.loss:.4f}")
     else:

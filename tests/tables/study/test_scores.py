@@ -5,7 +5,13 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score
 
-from finitewidth.tables.study.scores import ClassificationScores, RegressionScores, reliability
+from finitewidth.tables.study.scores import (
+    ClassificationScores,
+    RegressionScores,
+    explained_variance,
+    mean_over_rows,
+    reliability,
+)
 from tolerances import assert_close
 
 
@@ -54,3 +60,18 @@ def test_reliability_of_three_groups():
     assert_close(parts.accuracy, np.array([0.5, 2 / 3]))
     assert parts.rows.tolist() == [2, 3]
     assert parts.error == pytest.approx((2 * 0.025 + 3 * (2.87 / 3 - 2 / 3)) / 5)
+
+
+def test_standard_errors_are_those_of_drawn_rows(rng):
+    """Two thousand sets of test rows from one law, and what one set says of their spread."""
+    rows = 300
+    y = rng.normal(size=(2_000, rows))
+    squares = (0.7 * y + 0.4 * rng.normal(size=y.shape)) ** 2
+    measured = np.array([explained_variance(s, t).value for s, t in zip(squares, y, strict=True)]).std()
+    stated = np.mean([explained_variance(s, t).sem for s, t in zip(squares[:200], y[:200], strict=True)])
+    assert stated == pytest.approx(measured, rel=0.08)
+    # All of 48 rows are right: one wrong row among 50 is a standard error of 0.14 / sqrt(50).
+    assert mean_over_rows(np.full(48, True)).sem == pytest.approx(np.sqrt(0.02 * 0.98 / 50))
+    hits = rng.random((2_000, rows)) < 0.8
+    measured = hits.mean(axis=1).std()
+    assert np.mean([mean_over_rows(h).sem for h in hits[:200]]) == pytest.approx(measured, rel=0.08)

@@ -14,6 +14,7 @@ from finitewidth.architecture.mlp import MLP
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.large_law import LargeLaw
 from finitewidth.report.directory import PREDICTIONS, REPORT, SUMMARY
+from finitewidth.tables.study.baselines import Baseline
 from finitewidth.tables.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.tables.study.study import Law, Study
 from finitewidth.verification.result import Verification
@@ -94,7 +95,7 @@ def summary(study: Study) -> dict[str, Any]:
         "no correction for finite width because": study.remark or None,
         "scores": _scores(study.scores),
         "scores at left-out training rows": _scores(study.left_out),
-        "other methods": [baseline._asdict() for baseline in study.baselines],
+        "other methods": [_other(baseline) for baseline in study.baselines],
         "verification": None if study.verification is None else _verification(study.verification),
         "seed": study.choices.seed,
     }
@@ -156,6 +157,18 @@ def _scores(scores: RegressionScores | ClassificationScores | None) -> dict[str,
     plain = {name: value for name, value in scores._asdict().items() if name != "calibration"}
     curve = {name: values.tolist() for name, values in scores.calibration._asdict().items()}
     return plain | {"calibration error": scores.calibration.error, "calibration": curve}
+
+
+def _other(baseline: Baseline) -> dict[str, Any]:
+    return {
+        "name": baseline.name,
+        "score": float(baseline.score.value),
+        "standard error of score": float(baseline.score.sem),
+        "rmse": baseline.rmse,
+        "networks ahead by": float(baseline.ahead.value),
+        "standard error of that": float(baseline.ahead.sem),
+        "settings": baseline.settings,
+    }
 
 
 def _verification(check: Verification) -> dict[str, Any]:

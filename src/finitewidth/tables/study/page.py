@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from finitewidth._base.estimate import Estimate
 from finitewidth.architecture.mlp import MLP
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.large_law import LargeLaw
@@ -20,6 +21,7 @@ from finitewidth.tables.study.words import (
     grouped_columns,
     layer_words,
     network_words,
+    points,
     solver_words,
     training_words,
 )
@@ -181,26 +183,32 @@ def _comparison(study: Study) -> str:
         return ""
     own = "trained networks"
     if isinstance(scores, RegressionScores):
-        rows = [(own, scores.r2, f"{scores.rmse:.4g}")]
-        rows += [(other.name, other.score, f"{other.rmse:.4g}") for other in study.baselines]
+        rows = [(own, Estimate.of(scores.r2, scores.r2_error), f"{scores.rmse:.4g}", "")]
+        rows += [
+            (other.name, other.score, f"{other.rmse:.4g}", points(other.ahead)) for other in study.baselines
+        ]
         head = ("variance explained", "error (rms)")
     else:
-        rows = [(own, scores.accuracy, "")]
-        rows += [(other.name, other.score, "") for other in study.baselines]
+        rows = [(own, Estimate.of(scores.accuracy, scores.accuracy_error), "", "")]
+        rows += [(other.name, other.score, "", points(other.ahead)) for other in study.baselines]
         head = ("correct", "")
+    settings = "; ".join(f"{other.name}, {other.settings}" for other in study.baselines)
     body = ""
-    for name, score, error in sorted(rows, key=lambda row: -row[1]):
-        length = 100 * min(max(score, 0.0), 1.0)
+    for name, score, error, ahead in sorted(rows, key=lambda row: -float(row[1].value)):
+        length = 100 * min(max(float(score.value), 0.0), 1.0)
+        share = f"{100 * score.value:.1f} ± {100 * score.sem:.1f} %"
         body += (
             f"<tr{' class=own' if name == own else ''}><th>{parts.text(name)}</th>"
             f'<td class="bar"><span style="width: {length:.1f}%"></span></td>'
-            f"<td>{parts.text(f'{100 * score:.1f} %')}</td><td>{html.escape(error)}</td></tr>"
+            f"<td>{parts.text(share)}</td><td>{html.escape(error)}</td><td>{html.escape(ahead)}</td></tr>"
         )
+    heads = "".join(f"<td>{words}</td>" for words in ("", "", *head, "networks ahead by"))
     return (
-        '<section id="comparison"><h2>Beside other methods</h2><table class="comparison"><thead><tr><td></td>'
-        f"<td></td><td>{head[0]}</td><td>{head[1]}</td></tr></thead><tbody>{body}</tbody></table><p>All were "
-        "fitted to the same training rows and inputs and are scored at the same test rows; scikit-learn's "
-        "defaults, and a ridge chosen by leaving out training rows.</p></section>"
+        '<section id="comparison"><h2>Beside other methods</h2><table class="comparison"><thead><tr>'
+        f"{heads}</tr></thead><tbody>{body}</tbody></table><p>All were fitted to the same training rows and "
+        "inputs and are scored at the same test rows. Their settings were chosen on the training rows: "
+        f"{html.escape(settings)}. Errors are standard errors over test rows; that of a difference is "
+        "smaller than those of the two scores, since the rows are the same.</p></section>"
     )
 
 

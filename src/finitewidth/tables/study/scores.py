@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.special import erfinv
 
+from finitewidth._base.estimate import Estimate
+
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.8, 0.9, 0.95])
 _BINS = 10
 
@@ -14,6 +16,24 @@ _BINS = 10
 def root_mean_square(values: np.ndarray | Array) -> float:
     """Typical size of the entries."""
     return float(np.sqrt(np.mean(np.square(np.asarray(values)))))
+
+
+def explained_variance(squares: Float[np.ndarray, " rows"], y: Float[np.ndarray, " rows"]) -> Estimate:
+    """1 - mean(squares) / var(y), where a square is a squared error, and its standard error over rows."""
+    around = (y - y.mean()) ** 2
+    spread = max(float(around.mean()), np.finfo(float).tiny)
+    share = float(squares.mean()) / spread
+    return Estimate.of(1 - share, np.std(squares - share * around) / (spread * math.sqrt(len(y))))
+
+
+def mean_over_rows(values: np.ndarray, ends: tuple[float, float] = (0.0, 1.0)) -> Estimate:
+    """Mean over rows, such as those that are right or wrong, and its standard error.
+
+    Two more rows, with the least and the largest possible value, keep the error from being zero where all
+    rows happen to agree.
+    """
+    more = np.append(values.astype(float), ends)
+    return Estimate.of(values.mean(), more.std() / math.sqrt(len(more)))
 
 
 class Coverage(NamedTuple):
@@ -50,11 +70,16 @@ class Reliability(NamedTuple):
 
 
 class RegressionScores(NamedTuple):
-    """Of the mean prediction, in units of the target; `loss` is the negative log likelihood per row."""
+    """Of the mean prediction, in units of the target.
+
+    `r2_error` is the standard error of `r2` by the choice of test rows; `loss` is the negative log likelihood
+    per row.
+    """
 
     rmse: float
     mae: float
     r2: float
+    r2_error: float
     loss: float
     calibration: Coverage
 
@@ -64,21 +89,27 @@ class RegressionScores(NamedTuple):
     ) -> "RegressionScores":
         """Compare Gaussian predictions with the values that came."""
         error = y - mean
+        r2 = explained_variance(error**2, y)
         z = np.abs(error) / std
         inside = np.array([float(np.mean(z <= math.sqrt(2) * erfinv(level))) for level in LEVELS])
         return cls(
             rmse=float(np.sqrt(np.mean(error**2))),
             mae=float(np.abs(error).mean()),
-            r2=1 - float(np.mean(error**2) / max(float(np.var(y)), np.finfo(float).tiny)),
+            r2=float(r2.value),
+            r2_error=float(r2.sem),
             loss=float(np.mean(0.5 * z**2 + np.log(std * math.sqrt(2 * math.pi)))),
             calibration=Coverage(LEVELS, inside),
         )
 
 
 class ClassificationScores(NamedTuple):
-    """Of the most probable class; `loss` is the negative log probability of the true class per row."""
+    """Of the most probable class; `loss` is the negative log probability of the true class per row.
+
+    `accuracy_error` is the standard error of `accuracy` by the choice of test rows.
+    """
 
     accuracy: float
+    accuracy_error: float
     loss: float
     calibration: Reliability
 
@@ -90,7 +121,9 @@ class ClassificationScores(NamedTuple):
         confidence, correct = probability.max(axis=1), probability.argmax(axis=1) == labels
         # No row of a table is impossible; one row in a million of its size bounds the loss.
         own = np.maximum(probability[np.arange(len(labels)), labels], 1e-6 / len(labels))
-        return cls(float(correct.mean()), float(-np.log(own).mean()), reliability(confidence, correct))
+        right = mean_over_rows(correct)
+        loss = float(-np.log(own).mean())
+        return cls(float(right.value), float(right.sem), loss, reliability(confidence, correct))
 
 
 def reliability(

@@ -255,7 +255,7 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
     )
     if choices.compare:
         announce("other methods")
-        study = study._replace(baselines=baselines(data))
+        study = study._replace(baselines=baselines(data, np.asarray(law.mean)))
     if not choices.networks:
         return study
     assert isinstance(law, TrainedDistribution)

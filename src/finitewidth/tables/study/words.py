@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from finitewidth._base.estimate import Estimate
 from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.mlp import MLP
 from finitewidth.architecture.networks import dense_stack
@@ -173,9 +174,17 @@ def left_out_words(study: Study) -> str:
 
 def baseline_words(other: Baseline) -> str:
     """What another method reaches."""
+    ahead = other.ahead
     if other.rmse is None:
-        return f"{100 * other.score:.2f} %"
-    return f"{other.rmse:.4g} (R2 = {other.score:.3f})"
+        score = other.score.times(100)
+        return f"{score.value:.2f} +- {score.sem:.2f} %; networks {points(ahead)}"
+    score = f"{other.rmse:.4g} (R2 = {other.score.value:.3f} +- {other.score.sem:.3f})"
+    return f"{score}; networks {ahead.value:+.3f} +- {ahead.sem:.3f}"
+
+
+def points(difference: Estimate) -> str:
+    """A difference of two shares, in percentage points."""
+    return f"{100 * difference.value:+.1f} +- {100 * difference.sem:.1f} points"
 
 
 def grouped_columns(data: Prepared) -> list[tuple[str, str]]:
@@ -195,19 +204,20 @@ def _comparison(study: Study) -> str:
         return ""
     if isinstance(study.scores, RegressionScores):
         own, what = study.scores.r2, "explain"
-        shares = [f"{other.name} {100 * other.score:.0f} %" for other in study.baselines]
+        shares = [f"{other.name} {100 * other.score.value:.0f} %" for other in study.baselines]
         own_words = f"{100 * own:.0f} % of the variance"
     else:
         own, what = study.scores.accuracy, "classify"
-        shares = [f"{other.name} {100 * other.score:.1f} %" for other in study.baselines]
+        shares = [f"{other.name} {100 * other.score.value:.1f} %" for other in study.baselines]
         own_words = f"{100 * own:.1f} % of the rows correctly"
-    best = max(study.baselines, key=lambda other: other.score)
-    verdict = (
-        "The networks do at least as well as both." if own >= best.score else f"Here {best.name} did best."
-    )
+    best = max(study.baselines, key=lambda other: float(other.score.value))
+    gap = best.ahead
+    chance = abs(gap.value) <= 2 * gap.sem
+    verdict = "may be chance" if chance else f"speaks {'for' if gap.value > 0 else 'against'} the networks"
     return (
-        f"On the same rows the networks {what} {own_words}, {' and '.join(shares)}. {verdict} On "
-        f"{len(study.data.x_test):,} test rows small differences are chance."
+        f"On the same rows the networks {what} {own_words}, {', '.join(shares[:-1])} and {shares[-1]}. From "
+        f"{best.name}, the best of the others, they differ by {points(gap)}, standard error included: on "
+        f"{len(study.data.x_test):,} test rows this {verdict}."
     )
 
 
