@@ -1,10 +1,14 @@
 """Wrong command lines by the hundred: each gets one sentence, with the option and its value."""
 
+import functools
+import gzip
+import io
 import os
 import shlex
 
 import numpy as np
 import pytest
+import xlsxwriter
 
 KERNEL = "kernel x.npy --hidden 8x2 --out k.npz"
 TUNE = "tune --activation relu --depth 3 --width 8"
@@ -148,6 +152,16 @@ LINES = {
     f"{PREDICT} --out half --force": "half/report.html is a directory",
     f"{PREDICT} --out broken-link --force": "--out broken-link is a broken symbolic link",
     "train-ensemble 'no[x].csv' --out e.npz": "no[x].csv does not exist.",
+    "predict odd.csv --target y --out run": "target 'y' of odd holds 'oops' in row 3 among numbers: correct",
+    "predict odd.csv --target when --out run": "target 'when' holds dates: give numbers",
+    "predict inf.csv --target y --out run": "column 'a' of inf holds -inf in row 2: correct",
+    "predict t.csv --new inf.csv --target y --out run": "column 'a' of inf holds -inf in row 2: correct",
+    "predict huge.csv --target y --out run": "target 'y' has numbers of size 2e+301, whose squares",
+    "predict t.csv --sheet A --target y --out run": "--sheet 'A' is for XLSX files, and t.csv is none.",
+    "predict far.xlsx --sheet Third --target a --out run": "far.xlsx has no sheet 'Third'; it has 'A', 'B'.",
+    "predict far.xlsx --sheet B --target a --out run": "far.xlsx has 1,048,576 rows or more in 16,384",
+    "predict bomb.csv.gz --target a --out run": "rows or more in 2 columns; a table may have",
+    "tune --activation relu --depth 3 --width 8 --data inf.csv": "column 'a' of inf holds -inf in row 2",
     "lab run": "lab run takes ids of claims and names of chapters, or --all",
     "lab run --all linear-critical": "lab run takes ids of claims and names of chapters, or --all",
     "lab run '[bold]'": "there is no claim '[bold]'",
@@ -166,6 +180,25 @@ CASES = [
 ] + [pytest.param(shlex.split(line), sentence, id=line) for line, sentence in LINES.items()]
 
 
+@functools.cache
+def far_workbook() -> bytes:
+    """Two sheets; the second has a cell in its last place."""
+    content = io.BytesIO()
+    book = xlsxwriter.Workbook(content)
+    for name, last in (("A", (1, 0)), ("B", (2**20 - 1, 2**14 - 1))):
+        sheet = book.add_worksheet(name)
+        sheet.write(0, 0, "a")
+        sheet.write(*last, 1)
+    book.close()
+    return content.getvalue()
+
+
+@functools.cache
+def bomb() -> bytes:
+    """Sixteen million rows of two cells in some kilobytes."""
+    return gzip.compress(b"a,b\n") + 16 * gzip.compress(b"1,2\n" * 2**20)
+
+
 @pytest.fixture
 def files(tmp_path, rng):
     """Good inputs, and everything that can be in the way of an output."""
@@ -173,6 +206,14 @@ def files(tmp_path, rng):
     rows = "".join(f"{a},{b},{a + b}\n" for a, b in rng.normal(size=(30, 2)))
     (tmp_path / "t.csv").write_text("a,b,y\n" + rows)
     (tmp_path / "[b]rackets.csv").write_text("[a],b[/bold],y\n" + rows)
+    days = ["2020-02-30" if i == 4 else f"2020-01-{i + 1:02d}" for i in range(12)]
+    (tmp_path / "odd.csv").write_text(
+        "a,when,y\n" + "".join(f"{i},{day},{'oops' if i == 2 else i / 2}\n" for i, day in enumerate(days))
+    )
+    (tmp_path / "inf.csv").write_text("a,b,y\n1,2,3\n-inf,3,4\n2,4,5\n")
+    (tmp_path / "huge.csv").write_text("a,y\n" + "".join(f"{i},{i}.5e300\n" for i in range(1, 20)))
+    (tmp_path / "far.xlsx").write_bytes(far_workbook())
+    (tmp_path / "bomb.csv.gz").write_bytes(bomb())
     (tmp_path / "taken.npz").write_text("precious")
     (tmp_path / "a-folder").mkdir()
     (tmp_path / "broken-link").symlink_to("nowhere")

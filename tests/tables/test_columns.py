@@ -142,3 +142,45 @@ def test_estimators_prepare_data_frames():
         numbers.predict(frame[["a"]]),
         NTKRegressor(ridge=1e-2).fit(frame[["a"]].to_numpy(), y).predict(frame[["a"]].to_numpy()),
     )
+
+
+@pytest.mark.parametrize("size", [1e-15, 1e-200, 5e-310, 1e14, 1e200, 1.7e307])
+def test_a_column_in_any_unit_is_the_same_input(size):
+    """Picofarads and femtoseconds, and what squares cannot hold."""
+    values = np.array([1.0, 3.0, -2.0, 7.0, 4.0, np.nan, 5.0, np.nan, np.nan, 10.0])
+    (one, x), (other, rescaled) = fitted(a=values), fitted(a=values * size)
+    assert one.names == other.names == ("a", "a missing")
+    # Five digits are left of the smallest numbers that a computer has.
+    assert_close(rescaled, x, 1e-3 if size == 5e-310 else 1e-12)
+    new = Table("new", {"a": np.array([2.0, 6.0]) * size})
+    assert_close(other.apply(new)[0, 0] - other.apply(new)[1, 0], -4 / np.nanstd(raw_filled(values)), 1e-3)
+
+
+def raw_filled(values):
+    return np.where(np.isnan(values), np.nanmedian(values), values)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-15, 1.0, 1e15, 1e200])
+def test_a_column_is_constant_by_its_own_size(size):
+    steps = np.arange(12) % 3
+    preparation, _ = fitted(a=np.arange(12.0), b=size * (1 + 1e-13 * steps), c=size * (1 + 1e-11 * steps))
+    assert preparation.names == ("a", "c")
+
+
+def test_a_common_scale_refuses_columns_beyond_squares():
+    table = Table("t", {"a": np.arange(9.0), "b": 1e-150 * np.arange(9.0)})
+    with pytest.raises(ValueError, match=r"column 'b' of t holds numbers of size 1e-149, which only"):
+        Preparation.fit(table, "common")
+
+
+def test_infinite_numbers_are_refused_where_they_are():
+    column = np.array([1.0, 2.0, -np.inf, 4.0])
+    with pytest.raises(ValueError, match="column 'a' of t holds -inf in row 3: correct the cell, or"):
+        fitted(a=column, b=np.arange(4.0))
+    preparation, _ = fitted(a=np.arange(4.0))
+    with pytest.raises(ValueError, match="column 'a' of new holds -inf in row 3"):
+        preparation.apply(Table("new", {"a": column}))
+    with pytest.raises(ValueError, match=r"row 2 of new lies more than 1e.100 standard deviations .* in 'a'"):
+        preparation.apply(Table("new", {"a": np.array([1.0, 1e200])}))
+    with pytest.raises(ValueError, match="column 'a' of t holds -inf in row 3"):
+        inputs_of(Table("t", {"a": column}))

@@ -64,8 +64,115 @@ def test_dots_are_decimal_points_where_nothing_else_is_said(tmp_path):
     assert columns(write(tmp_path, "a;b\n1.500;2\n")) == {"a": [1.5], "b": [2.0]}
 
 
-def test_numbers_with_units_are_words(tmp_path):
-    assert columns(write(tmp_path, "a,b\n5 kg,1\n7 kg,2\n"))["a"] == ["5 kg", "7 kg"]
+def column(tmp_path, cells, name: str = "t.csv"):
+    """The table of one column with these cells beside one that counts."""
+    return read_table(write(tmp_path, "".join(f"{c};{i}\n" for i, c in enumerate(["a", *cells])), name))
+
+
+NUMBERS = [f"{1.5 * i:g}" for i in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "values", "unit"),
+    [
+        (("5 kg", "7 kg"), [5, 7], "kg"),
+        (("5,5kg", "7,25kg"), [5.5, 7.25], "kg"),
+        (("$5", "$ 1,234.5"), [5, 1234.5], "$"),
+        (("-5 %", "7%"), [-5, 7], "%"),
+        (("3 m/s", "", "4 m/s"), [3, np.nan, 4], "m/s"),
+        (("3", "4", "5 km"), [3, 4, 5], "km"),
+        (("USD 3", "USD 4"), [3, 4], "USD"),
+    ],
+)
+def test_numbers_with_one_unit_are_numbers(tmp_path, cells, values, unit):
+    table = column(tmp_path, cells)
+    np.testing.assert_array_equal(table.columns["a"], values)
+    some = "1 of its numbers, first in row 3" if cells[0] == "3" else "its numbers"
+    assert table.notes == (f"column 'a' of t.csv: the unit {unit.strip()!r} was taken off {some}.",)
+
+
+@pytest.mark.parametrize(
+    "cells", [("5 kg", "7 lb"), ("n1", "n2", "n3"), ("1st", "2nd", "3rd"), ("5", "50 %")]
+)
+def test_numbers_with_several_units_and_names_with_digits_are_words(tmp_path, cells):
+    table = column(tmp_path, cells)
+    assert table.columns["a"].tolist() == list(cells)
+    assert not table.notes
+
+
+@pytest.mark.parametrize("place", [0, 5, 12])
+@pytest.mark.parametrize("cell", ["oops", "Total", "5 %", "<5", "1/2", "12.03.2020"])
+def test_an_odd_cell_among_numbers_is_told(tmp_path, cell, place):
+    table = column(tmp_path, [*NUMBERS[:place], cell, *NUMBERS[place:]])
+    np.testing.assert_array_equal(np.delete(table.columns["a"], place), np.array(NUMBERS, float))
+    assert np.isnan(table.columns["a"][place])
+    assert table.odd_notes() == [
+        f"column 'a' of t holds {cell!r} in row {place + 1} among numbers: it counts as missing."
+    ]
+    assert table.odd["a"].words[place] == cell
+
+
+def test_more_than_a_tenth_of_odd_cells_are_words(tmp_path):
+    few, many = (column(tmp_path, [*NUMBERS * 2, *["x"] * count]) for count in (2, 3))
+    assert few.odd_notes() == [
+        "column 'a' of t holds 'x' in row 25 and 1 more such cells among numbers: they count as missing."
+    ]
+    assert many.columns["a"].tolist() == [*NUMBERS * 2, "x", "x", "x"]
+
+
+@pytest.mark.parametrize("place", [0, 4, 9])
+@pytest.mark.parametrize("odd", ["2020-02-30", "never"])
+def test_a_date_that_does_not_exist_is_told(tmp_path, odd, place):
+    days = [f"2020-01-{day:02d}" for day in range(1, 10)]
+    table = column(tmp_path, [*days[:place], odd, *days[place:]])
+    assert np.delete(table.columns["a"], place).astype("datetime64[D]").astype(str).tolist() == days
+    assert table.odd_notes() == [
+        f"column 'a' of t holds {odd!r} in row {place + 1} among dates: it counts as missing."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (("03/04/2020", "05/06/2020"), True),
+        (("03/04/2020", "25/06/2020"), False),
+        (("03/04/2020", "06/25/2020"), False),
+        (("03/03/2020", "05/05/2020"), False),
+        (("2020/03/04", "2020/05/06"), False),
+    ],
+)
+def test_dates_that_can_be_read_in_two_ways_say_how_they_were_read(tmp_path, cells, told):
+    sentence = (
+        "column 'a' of t.csv: its dates, such as '03/04/2020', fit month/day/year and day/month/year: they "
+        "were read as month/day/year."
+    )
+    assert column(tmp_path, cells).notes == ((sentence,) if told else ())
+
+
+def test_names_that_look_like_powers_of_ten_are_words(tmp_path):
+    names = ["1e5", "23e4", "3e300", "4e1"]
+    assert column(tmp_path, names).columns["a"].tolist() == names
+    assert column(tmp_path, ["1e5", "2e-7", "3e30"]).columns["a"].tolist() == [1e5, 2e-7, 3e30]
+
+
+@pytest.mark.parametrize(
+    ("above", "separator"),
+    [("Sales, by year", ";"), ("Sales 2020;;\n;;", ";"), ('"Sales\nof 2020"', ","), ("Sales\n\nDraft", "\t")],
+)
+def test_a_title_above_the_header_is_left_out_with_a_word(tmp_path, above, separator):
+    rows = "\n".join(separator.join(row) for row in (("a", "b", "c"), ("1", "2", "u"), ("3", "4", "v")))
+    path = write(tmp_path, f"{above}\n{rows}\n")
+    assert columns(path) == {"a": [1.0, 3.0], "b": [2.0, 4.0], "c": ["u", "v"]}
+    titles = [line.strip('";') for line in above.split("\n\n" if "Draft" in above else "\n;;")]
+    expected = [f"the line {title!r} above the header of t.csv was left out." for title in titles if title]
+    assert list(read_table(path).notes) == expected
+
+
+def test_values_of_several_types_in_a_column_of_objects():
+    frame = pd.DataFrame({"a": pd.Series([1.5, 2, None, "3", "oops", 5, 6, 7.0, 8, 9, 10], dtype=object)})
+    table = read_table(frame)
+    np.testing.assert_array_equal(table.columns["a"], [1.5, 2, np.nan, 3, np.nan, 5, 6, 7, 8, 9, 10])
+    assert table.odd["a"].row == 5
 
 
 @pytest.mark.parametrize("gap", ["", "NA", "n/a", "NaN", "null", "?", "#N/A", "<NA>"])

@@ -1,5 +1,6 @@
 """Data frames as inputs of the estimators."""
 
+import warnings
 from typing import Any
 
 from finitewidth.tables.frames import is_frame
@@ -18,6 +19,8 @@ def fit_frame(X: Any) -> tuple[Any, Preparation | None]:
     table = read_table(X)
     if is_plain(table):
         return X, None
+    for note in table.odd_notes():
+        warnings.warn(note, stacklevel=4)
     preparation = Preparation.fit(table)
     return preparation.apply(table), preparation
 

@@ -9,7 +9,6 @@ from jaxtyping import Float
 from finitewidth.tables.table import Column, Table, as_words, gaps, is_date, is_number, is_words
 
 if TYPE_CHECKING:
-    from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder
 
 _INDEX_NAMES = frozenset({"", "unnamed: 0", "__index_level_0__", "rownames", "row.names", "index", "row"})
@@ -17,6 +16,10 @@ _COUNTING_NAMES = frozenset({"id", "no", "nr", "obs", "case", "rownumber", "row_
 _NAMELESS = frozenset({"", "unnamed: 0", "__index_level_0__"})
 
 
+# What is left of a difference, relative to the numbers, when they are written with fifteen digits.
+_ROUNDING = 1e-12
+# Sums of squares of numbers in between neither vanish nor overflow.
+SMALLEST, LARGEST = 1e-100, 1e100
 # A word has an input of its own if it is in so many training rows and in this share of them.
 _MOST_WORDS, _ROWS_OF_A_WORD, _SHARE_OF_A_WORD = 30, 3, 0.01
 # With more different words than this share of the rows, the words are names and say nothing about new rows.
@@ -57,9 +60,10 @@ class LeftOut(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """A column of numbers, or of dates as days.
+    """A column of numbers, or of dates as days, in units of 2^power.
 
-    The imputer fills gaps with the median and, where training has many, marks them by a second input.
+    Gaps are filled with the median and, where training has many, marked by a second input. The power is zero
+    unless squares of the numbers would overflow or vanish.
     """
 
     column: str
@@ -68,11 +72,20 @@ class Numbers(NamedTuple):
     date: bool
     gaps: int
     median: str
-    imputer: "SimpleImputer"
+    middle: float
+    power: int = 0
+
+    @property
+    def size(self) -> str:
+        """How large its numbers are, as a power of ten."""
+        return f"1e{round(self.power * math.log10(2)):+d}"
 
     def raw(self, values: Column) -> Float[np.ndarray, "rows inputs"]:
         """Its inputs before scaling."""
-        return np.asarray(self.imputer.transform(_numbers(values)[:, None]))
+        numbers = np.ldexp(_numbers(values), -self.power)
+        missing = np.isnan(numbers)
+        filled = np.where(missing, self.middle, numbers)
+        return np.stack([filled, missing] if len(self.names) > 1 else [filled], axis=1)
 
     def units(self, raw: Float[np.ndarray, "rows inputs"]) -> Float[np.ndarray, " inputs"]:
         """Standard deviation of every input."""
@@ -155,17 +168,18 @@ def treatment(name: str, values: Column, keep_constant: bool = False) -> Part:
         return LeftOut(name, "no value in any training row, left out")
     if is_words(values):
         return _word_part(name, as_words(values))
-    from sklearn.impute import SimpleImputer
-
-    numbers, date, count = _numbers(values), is_date(values), int(missing.sum())
+    date, count = is_date(values), int(missing.sum())
     says = count >= max(_ROWS_OF_GAPS, _SHARE_OF_GAPS * len(values))
-    imputer = SimpleImputer(strategy="median", add_indicator=says).fit(numbers[:, None])
-    middle = float(np.asarray(imputer.statistics_)[0])
+    present = _numbers(values)[~missing]
+    power = _power(present)
+    present = np.ldexp(present, -power)
+    middle = float(np.median(present))
     median = (
-        str(np.datetime64("1970-01-01") + np.timedelta64(round(middle), "D")) if date else f"{middle:.4g}"
+        str(np.datetime64("1970-01-01") + np.timedelta64(round(middle), "D"))
+        if date
+        else f"{math.ldexp(middle, power):.4g}"
     )
-    present = numbers[~missing]
-    if np.ptp(present) <= 1e-12 * max(1.0, float(np.abs(present).max())):
+    if is_constant(present):
         if says:
             return _word_part(name, as_words(values))
         if not keep_constant:
@@ -175,7 +189,18 @@ def treatment(name: str, values: Column, keep_constant: bool = False) -> Part:
         done += f"; {_counted_gaps(count)} filled with the median {median}"
         done += ", and an input that says where" if says else ""
     names = (name, f"{name} missing") if says else (name,)
-    return Numbers(name, names, done, date, count, median, imputer)
+    return Numbers(name, names, done, date, count, median, middle, power)
+
+
+def is_constant(numbers: Float[np.ndarray, " rows"]) -> bool:
+    """Whether numbers differ by no more than their own rounding, whatever their unit."""
+    return bool(np.ptp(numbers) <= _ROUNDING * np.abs(numbers).max())
+
+
+def _power(numbers: Float[np.ndarray, " rows"]) -> int:
+    """The power of two that brings the largest number to size 1 if it is extreme, zero otherwise."""
+    size = float(np.abs(numbers).max())
+    return 0 if size == 0 or SMALLEST <= size <= LARGEST else math.frexp(size)[1]
 
 
 def _word_part(name: str, values: Column) -> Part:
@@ -206,7 +231,7 @@ def _word_part(name: str, values: Column) -> Part:
 
 
 def _numbers(values: Column) -> Float[np.ndarray, " rows"]:
-    """A column of numbers or dates as floats, dates in days; NaN where a value is missing or infinite."""
+    """A column of numbers or dates as floats, dates in days; NaN where a value is missing."""
     floats = values.astype("datetime64[us]").astype(np.int64) / 86_400e6 if is_date(values) else values
     return np.where(gaps(values), np.nan, floats.astype(float))
 

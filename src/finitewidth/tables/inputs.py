@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from finitewidth.tables.columns import index_column, index_sentence
 from finitewidth.tables.preparation import Preparation
-from finitewidth.tables.table import Table, gaps, is_number
+from finitewidth.tables.table import Table, is_number
 
 
 class Inputs(NamedTuple):
@@ -67,6 +67,7 @@ def inputs_of(table: Table, target: str | None = None) -> Inputs:
     if index is not None:
         notes.append(index_sentence(index, table.name))
     rest = table.without(index, dropped)
+    notes += rest.odd_notes()
     if not rest.columns:
         raise ValueError(f"{table.name} has no column left to be an input.")
     if is_plain(rest):
@@ -79,13 +80,13 @@ def inputs_of(table: Table, target: str | None = None) -> Inputs:
 
 def is_plain(table: Table) -> bool:
     """Whether every column holds numbers and nothing is missing or infinite."""
-    return all(is_number(column) and not gaps(column).any() for column in table.columns.values())
+    return all(is_number(column) and np.isfinite(column).all() for column in table.columns.values())
 
 
 def _plain(table: Table) -> Float[np.ndarray, "rows d"]:
     for name, column in table.columns.items():
-        if not is_number(column) or gaps(column).any():
-            row = int(np.argmax(gaps(column))) if is_number(column) else 0
+        if not is_number(column) or not np.isfinite(column).all():
+            row = int(np.argmin(np.isfinite(column))) if is_number(column) else 0
             what = "no finite number" if is_number(column) else f"{str(column[0])!r}"
             raise ValueError(
                 f"column {name!r} of {table.name} holds {what} in row {row + 1}; "

@@ -8,7 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from finitewidth.tables.columns import LeftOut, Numbers, Part, Words, treatment
-from finitewidth.tables.table import Column, Table
+from finitewidth.tables.table import Column, Table, refuse_infinite
+
+# Squares of larger inputs, summed up in kernels, would overflow.
+_FARTHEST = 1e100
 
 Scale = Literal["column", "common", "none"]
 
@@ -44,6 +47,7 @@ class Preparation:
         `scale` "column" gives every column the total variance one, "common" divides all by one factor, and
         "none" leaves them as they are.
         """
+        refuse_infinite(table, index)
         keep_constant = scale != "column"
         parts = tuple(
             LeftOut(name, "index of the rows, left out")
@@ -55,6 +59,12 @@ class Preparation:
         if not used and not all(isinstance(part, LeftOut) and part.constant for part in parts):
             done = "; ".join(f"{part.column!r}: {part.done}" for part in parts[:3])
             raise ValueError(f"no column of {table.name} can be an input ({done}).")
+        extreme = [part for part in used if isinstance(part, Numbers) and part.power]
+        if extreme and scale != "column":
+            raise ValueError(
+                f"column {extreme[0].column!r} of {table.name} holds numbers of size {extreme[0].size}, "
+                "which only a scale of its own brings to size 1: change its unit, or take --scale column."
+            )
         raws = [part.raw(table.columns[part.column]) for part in used]
         raw = np.concatenate(raws, axis=1) if used else np.empty((table.rows, 0))
         if not raw.std(axis=0).any():
@@ -81,8 +91,17 @@ class Preparation:
 
     def apply(self, table: Table) -> Float[np.ndarray, "rows d"]:
         """Inputs of a network from a table with the same columns; others are not looked at."""
+        refuse_infinite(table._replace(columns={p.column: v for p, v in self._used(table)}))
         raw = [part.raw(values) for part, values in self._used(table)]
-        return (np.concatenate(raw, axis=1) - self.mean) / self.unit
+        inputs = (np.concatenate(raw, axis=1) - self.mean) / self.unit
+        far = ~(np.abs(inputs) <= _FARTHEST)
+        if far.any():
+            row, place = np.argwhere(far)[0]
+            raise ValueError(
+                f"row {row + 1} of {table.name} lies more than {_FARTHEST:g} standard deviations of the "
+                f"training rows away in {self.names[place]!r}: correct it or leave it out."
+            )
+        return inputs
 
     def _used(self, table: Table) -> Iterator[tuple[Numbers | Words, Column]]:
         """The columns that are inputs, each with its values in this table."""
@@ -96,7 +115,8 @@ class Preparation:
     def about(self, table: Table) -> list[str]:
         """Sentences about new rows: unknown words, gaps where training had none, columns without use."""
         sentences = [said for part, values in self._used(table) for said in part.about(values, table.name)]
-        extra = [name for name in table.columns if name not in {part.column for part in self.parts}]
+        known = {part.column for part in self.parts}
+        extra = [name for name in table.columns if name not in known]
         if extra:
             more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
             sentences.append(

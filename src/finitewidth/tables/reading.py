@@ -1,6 +1,5 @@
 """Tables from files, data frames and the names of built-in data sets."""
 
-import io
 import math
 import struct
 import tokenize
@@ -14,7 +13,8 @@ import numpy as np
 
 from finitewidth.tables.built_in_tables import BUILT_IN, built_in_table
 from finitewidth.tables.frames import frame_columns, is_frame
-from finitewidth.tables.table import Column, Table
+from finitewidth.tables.memory import refuse_many_bytes, refuse_many_cells
+from finitewidth.tables.table import Column, Odd, Table
 from finitewidth.tables.text import read_text
 
 FORMATS = ".csv, .tsv, .txt (each also .gz), .parquet, .xlsx, .npz or .npy"
@@ -34,14 +34,18 @@ class _Read(NamedTuple):
     """What one reader gets out of a file."""
 
     columns: dict[str, Column]
-    formats: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
+    formats: Mapping[str, str] = {}
+    odd: Mapping[str, Odd] = {}
+    units: Mapping[str, str] = {}
     nameless: bool = False
     target: str | None = None
     shape: tuple[int, ...] = ()
 
 
-def read_table(source: Any, like: Table | None = None, images: bool = False) -> Table:
+def read_table(
+    source: Any, like: Table | None = None, images: bool = False, sheet: str | None = None
+) -> Table:
     """A table from a file, a data frame, an array, or the name of a built-in data set.
 
     Parameters
@@ -54,11 +58,13 @@ def read_table(source: Any, like: Table | None = None, images: bool = False) -> 
         A table whose way of writing dates is tried first, for new rows of the same kind.
     images
         Whether an NPZ file may hold images, (rows, *positions, channels); `Table.shape` then has their axes.
+    sheet
+        Name of the sheet of an XLSX file; the first one if it is not given. Other files have no sheets.
     """
     known = {} if like is None else like.formats
     if is_frame(source):
         found = frame_columns(source, "the data frame", known)
-        return _checked("data frame", Table("data", found.columns, None, tuple(found.notes), found.formats))
+        return _checked("data frame", Table("data", **found._asdict()))
     if isinstance(source, np.ndarray):
         return _checked("the array", Table("data", _array_columns("", "the array", source), nameless=True))
     source = str(source)
@@ -77,14 +83,13 @@ def read_table(source: Any, like: Table | None = None, images: bool = False) -> 
             if path.is_dir()
             else f"{source} does not exist{broken}."
         )
-    read = _READERS[suffix](path, known)
+    read = _from_xlsx(path, known, sheet) if suffix == ".xlsx" else _READERS[suffix](path, known)
     if read.shape and not images:
         raise ValueError(
             f"{source} holds images of shape {read.shape}; here columns are needed, (rows, columns)."
         )
     name = path.name.split(".")[0] if path.suffix.lower() == ".gz" else path.stem
-    table = Table(name, read.columns, read.target, read.notes, read.formats, read.nameless, read.shape)
-    return _checked(source, table)
+    return _checked(source, Table(name, **read._asdict()))
 
 
 def _checked(source: str, table: Table) -> Table:
@@ -103,37 +108,34 @@ def _from_text(path: Path, known: Mapping[str, str]) -> _Read:
     if not len(text.frame):
         raise ValueError(f"{path} holds no rows of data, only a header.")
     found = frame_columns(text.frame, path.name, known, commas_likely=text.separator == ";")
-    return _Read(found.columns, found.formats, (*text.notes, *found.notes), text.nameless)
+    return _Read(*found._replace(notes=(*text.notes, *found.notes)), nameless=text.nameless)
 
 
 def _from_frame(path: Path, frame: Any, known: Mapping[str, str]) -> _Read:
     found = frame_columns(frame, path.name, known)
-    return _Read(found.columns, found.formats, tuple(found.notes))
+    return _Read(*found)
 
 
 def _from_parquet(path: Path, known: Mapping[str, str]) -> _Read:
     import polars as pl
 
     try:
+        lazy = pl.scan_parquet(path)
+        rows = int(lazy.select(pl.len()).collect().item())
+        refuse_many_cells(path, rows, len(lazy.collect_schema()))
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError):
         raise ValueError(f"{path} is not a Parquet file, or it is damaged.") from None
     return _from_frame(path, frame, known)
 
 
-def _from_xlsx(path: Path, known: Mapping[str, str]) -> _Read:
-    """The first sheet; its first row names the columns."""
-    import fastexcel
-    import polars as pl
+def _from_xlsx(path: Path, known: Mapping[str, str], sheet: str | None = None) -> _Read:
+    """One sheet, the first unless another is named."""
+    from finitewidth.tables.workbook import read_workbook
 
-    try:
-        frame = pl.read_excel(io.BytesIO(path.read_bytes()), engine="calamine", infer_schema_length=None)
-    except pl.exceptions.NoDataError:
-        raise ValueError(f"{path} holds no rows of data in its first sheet.") from None
-    except (fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError):
-        raise ValueError(f"{path} is not an XLSX file, or it is damaged.") from None
-    unnamed = {name: "" for name in frame.columns[:1] if name.startswith("__UNNAMED__")}
-    return _from_frame(path, frame.rename(unnamed), known)
+    frame, notes = read_workbook(path, sheet)
+    read = _from_frame(path, frame, known)
+    return read._replace(notes=(*notes, *read.notes))
 
 
 def _from_npz(path: Path, known: Mapping[str, str]) -> _Read:
@@ -141,6 +143,13 @@ def _from_npz(path: Path, known: Mapping[str, str]) -> _Read:
 
     An array with more holds images, and beside it there may be the labels.
     """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            # Measurements are never packed a hundredfold, zeros by the billion are.
+            suspicious = [m.file_size for m in archive.infolist() if m.file_size > 100 * m.compress_size]
+            refuse_many_bytes(path, sum(suspicious))
+    except zipfile.BadZipFile:
+        raise ValueError(f"{path} is not an .npz file of plain arrays, or it is damaged.") from None
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -225,7 +234,7 @@ def _array_column(values: np.ndarray) -> Column:
 
     from finitewidth.tables.cells import parse
 
-    return parse(pl.Series(values.astype(str).tolist(), dtype=pl.String), False, None)[0]
+    return parse(pl.Series(values.astype(str).tolist(), dtype=pl.String), False, None).column
 
 
 _TEXT: dict[str, Callable[[Path, Mapping[str, str]], _Read]] = dict.fromkeys(

@@ -6,16 +6,21 @@ import io
 import itertools
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from finitewidth.tables.memory import refuse_many_bytes, refuse_many_cells
 
 if TYPE_CHECKING:
     import polars as pl
 
 _SEPARATORS = ",;\t|"
 _SHOWN_ROWS = 20
+_MOST_TITLES = 5
+_BYTES_AT_ONCE = 2**20
 
 
 class TextTable(NamedTuple):
@@ -33,6 +38,8 @@ def read_text(path: Path) -> TextTable:
     text, comment = _without_comments(_decoded(path, notes))
     if not text.strip():
         raise ValueError(f"{path} is empty.")
+    text, titles = _without_titles(text)
+    notes += [f"the line {title!r} above the header of {path.name} was left out." for title in titles]
     separator = _separator(text)
     frame = _cells(path, text, separator)
     first = ["" if cell is None else cell.strip() for cell in frame.row(0)]
@@ -45,20 +52,37 @@ def read_text(path: Path) -> TextTable:
         # Further columns without a name are called by their place; the first may be an index.
         header = [cell or ("" if i == 0 else f"column {i + 1}") for i, cell in enumerate(first)]
         frame = frame[1:]
-    repeated = [name for name in header if header.count(name) > 1]
+    seen = Counter(header)
+    repeated = [name for name in header if seen[name] > 1]
     if repeated:
         raise ValueError(f"{path} has two columns named {repeated[0]!r}.")
     frame.columns = header
     return TextTable(frame, notes, header == [str(i + 1) for i in range(len(header))], separator)
 
 
+def _unpacked(path: Path) -> bytes:
+    """The bytes of a file, out of gzip where they are in it, if there are not too many bytes or cells."""
+    with path.open("rb") as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+    parts, count, rows, columns = [], 0, 0, 1
+    try:
+        with gzip.open(path) if zipped else path.open("rb") as file:
+            while part := file.read(_BYTES_AT_ONCE):
+                if not parts:
+                    first = part.lstrip(b"\r\n").splitlines()[:1] or [b""]
+                    columns = 1 + max(first[0].count(separator.encode()) for separator in _SEPARATORS)
+                parts.append(part)
+                count += len(part)
+                rows += max(part.count(b"\n"), part.count(b"\r"))
+                refuse_many_bytes(path, count)
+                refuse_many_cells(path, rows, columns)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise ValueError(f"{path} is a gzip file that breaks off or is damaged.") from None
+    return b"".join(parts)
+
+
 def _decoded(path: Path, notes: list[str]) -> str:
-    raw = path.read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error):
-            raise ValueError(f"{path} is a gzip file that breaks off or is damaged.") from None
+    raw = _unpacked(path)
     wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
     encodings = ("utf-16",) if wide else ("utf-8-sig", "cp1252", "latin-1")
     if b"\x00" in raw[:4096] and not wide:
@@ -81,6 +105,41 @@ def _without_comments(text: str) -> tuple[str, str | None]:
         line, _, text = text.partition("\n")
         comment = line.lstrip("#").strip()
     return text.strip("\r\n"), comment
+
+
+def _without_titles(text: str) -> tuple[str, list[str]]:
+    """The text without lines above the header that have one cell, where the rows below have several."""
+    with _cells_of_any_length():
+        shown = {}
+        for separator in _SEPARATORS:
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+            with suppress(csv.Error):
+                shown[separator] = list(itertools.islice(reader, _SHOWN_ROWS))
+        lengths = [{len(row) for row in rows if row} for rows in shown.values()]
+        if any(len(found) == 1 and max(found) == 2 for found in lengths):
+            return text, []
+        for separator, rows in shown.items():
+            filled = [[cell for cell in row if cell.strip()] for row in rows]
+            start = next((i for i, cells in enumerate(filled) if len(cells) > 1), 0)
+            if not 0 < start <= _MOST_TITLES or start + 1 >= len(rows):
+                continue
+            header, below = rows[start], [row for row in rows[start:] if row]
+            named = len(filled[start]) == len(header) and not all(map(_is_number, header))
+            # Of two cells, one empty, the first row may as well be a header.
+            title = len(rows[0]) == 1 or len(header) > 2
+            if named and title and {len(row) for row in below} == {len(header)}:
+                titles = [cells[0].strip() for cells in filled[:start] if cells]
+                return _after_rows(text, separator, start), titles
+    return text, []
+
+
+def _after_rows(text: str, separator: str, count: int) -> str:
+    """The text after so many rows, line breaks in quotes included."""
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(iter(lines.readline, ""), delimiter=separator)
+    for _ in range(count):
+        next(reader)
+    return lines.read()
 
 
 @contextmanager

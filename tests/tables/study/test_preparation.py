@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from finitewidth.tables.study.preparation import Options, prepare
-from finitewidth.tables.table import Table
+from finitewidth.tables.table import Odd, Table
 from tolerances import assert_close
 
 
@@ -96,7 +96,7 @@ def test_common_scale_keeps_the_geometry():
 
 def test_rows_without_a_target_are_left_out_and_the_rest_keeps_its_numbers():
     broken = table()
-    broken.columns["y"][[3, 7]] = np.nan, np.inf
+    broken.columns["y"][[3, 7]] = np.nan
     data = prepare(broken, None, TARGET)
     assert data.notes == ("2 of 20 rows of things have no y, first row 4, and were left out.",)
     assert len(data.x_train) + len(data.x_test) == 18
@@ -105,7 +105,7 @@ def test_rows_without_a_target_are_left_out_and_the_rest_keeps_its_numbers():
 
 def test_gaps_are_filled_by_the_training_rows_only():
     broken, rows = table(), table(4)._replace(name="rows")
-    broken.columns["a"][[3, 7, 9]] = np.nan, np.inf, np.nan
+    broken.columns["a"][[3, 7, 9]] = np.nan
     rows.columns["a"][2] = np.nan
     first = prepare(broken, rows, TARGET)
     median = np.median(np.delete(table().columns["a"], [3, 7, 9]))
@@ -201,7 +201,7 @@ WORDS = np.array(["u", "v"] * 10)
          "say which column of t to predict with --target: a, b"),
         (table(), None, {"target": "Y2"}, r"things has no column 'Y2'\. .*It has a, b, y"),
         (table(when=np.full(20, "2020-01-01", "datetime64[D]")), None, {"target": "when"}, "holds dates"),
-        (table(n=np.full(20, np.nan)), None, {"target": "n"}, "'n' is missing or infinite in every row"),
+        (table(n=np.full(20, np.nan)), None, {"target": "n"}, "'n' is missing in every row"),
         (table(k=np.full(20, "7")), None, {"target": "k"}, "'k' is constant, '7' in every training row"),
         (Table("t", {"c": np.ones(9), "y": np.arange(9) / 2}), None, {}, "every feature of t is constant"),
         (table(z=np.ones(20)), None, {"target": "z"}, "target 'z' is constant"),
@@ -229,3 +229,52 @@ def test_equal_training_rows_are_named():
         twice.columns[name][11] = twice.columns[name][4]
     data = prepare(twice, table(4), TARGET)
     assert data.notes == ("training rows 5 and 12 are equal in all features.",)
+
+
+@pytest.mark.parametrize("size", [1e-15, 1e-90, 1e90])
+def test_a_target_in_any_unit_is_the_same_target(size):
+    plain = prepare(table(), None, TARGET)
+    tiny = prepare(table(y=table().columns["y"] * size), None, TARGET)
+    assert_close(tiny.y_train, plain.y_train, 1e-9)
+    assert_close(tiny.unit / size, plain.unit, 1e-9)
+
+
+def odd_table(rows: int = 20) -> Table:
+    words = np.array([f"{value:g}" for value in np.arange(rows) % 3], object)
+    words[4] = "oops"
+    values = np.where(words == "oops", np.nan, np.arange(rows) % 3)
+    return table(rows, a=values)._replace(odd={"a": Odd("oops", 5, 1, "numbers", words)})
+
+
+def test_odd_cells_of_inputs_are_told_and_those_of_targets_refused():
+    odd = odd_table()
+    assert "column 'a' of things holds 'oops' in row 5 among numbers: it counts as missing." in (
+        prepare(odd, None, TARGET).notes
+    )
+    new = prepare(table(), odd._replace(name="new"), TARGET)
+    assert "column 'a' of new holds 'oops' in row 5 among numbers: it counts as missing." in new.notes
+    classes = prepare(odd, odd_table(), Options(target="a", kind="classification"))
+    assert classes.classes == ("0", "1", "2", "oops")
+    assert not prepare(table(), odd, Options(target="a"), new=True).notes[:-1]
+
+
+def test_doubts_are_among_the_notes():
+    data = prepare(table(copy=table().columns["a"]), None, TARGET)
+    assert data.notes == ("column 'copy' is a copy of 'a': what it says counts twice.",)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "target", "sentence"),
+    [
+        (odd_table(), None, "a", "target 'a' of things holds 'oops' in row 5 among numbers: correct"),
+        (table(), odd_table(), "a", "target 'a' of things holds 'oops' in row 5"),
+        (table(y=np.full(20, np.inf)), None, "y", "column 'y' of things holds inf in row 1: correct the"),
+        (table(y=1e200 * np.arange(20.0)), None, "y", "target 'y' has numbers of size 2e.201, whose squares"),
+        (table(y=1e-200 * np.arange(20.0)), None, "y", "target 'y' has numbers of size 2e-199, whose"),
+        (table()._replace(units={"a": "kg"}), table()._replace(units={"a": "g"}), "y",
+         "column 'a' is in 'kg' in things and in 'g' in things: give both in one unit"),
+    ],
+)  # fmt: skip
+def test_odd_targets_infinite_numbers_and_two_units_are_refused(train, test, target, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        prepare(train, test, Options(target=target))

@@ -8,7 +8,7 @@ import typer
 
 from finitewidth._base.engines import check_scheduler
 from finitewidth.cli import options
-from finitewidth.cli.console import note, output, say
+from finitewidth.cli.console import messages, note, output, say
 from finitewidth.report.directory import REPORT, check_directory, held_directory
 
 _HIDDEN, _ACTIVATION = "128x3", "tanh"
@@ -29,6 +29,9 @@ def predict(
         str | None, typer.Option(help="Rows to predict, without the target; all other rows are learnt.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="Sheet of an XLSX file to read; the first by default.")
+    ] = None,
     hidden: options.Hidden = _HIDDEN,
     activation: options.Activation = _ACTIVATION,
     network: options.Network = None,
@@ -133,7 +136,10 @@ def predict(
     from finitewidth.tables.study.study import Choices
 
     described = None if network is None else read_spec(network)
-    table = read_table(data, images=True)
+    if sheet is not None and not any(str(file).lower().endswith(".xlsx") for file in (data, test, new)):
+        raise ValueError(f"--sheet {sheet!r} is for XLSX files, and {data} is none.")
+    with messages.status("reading the table"):
+        table = read_table(data, images=True, sheet=sheet)
     together = table.name in COMMON_SCALE or table.shape
     chosen_scale = ("common" if together else "column") if scale == "auto" else scale
     in_memory = (
@@ -141,8 +147,9 @@ def predict(
     )
     how = Options(target, task, chosen_scale, train, seed, rows_in_memory() if in_memory else None)
     rows = new if test is None else test
-    held = None if rows is None else read_table(rows, like=table, images=True)
-    prepared = prepare(table, held, how, new=new is not None)
+    held = None if rows is None else read_table(rows, like=table, images=True, sheet=sheet)
+    with messages.status("preparing the columns"):
+        prepared = prepare(table, held, how, new=new is not None)
     for remark in prepared.notes:
         note(remark)
     choices = Choices(

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from finitewidth.prediction.problem.data import first_duplicate
-from finitewidth.tables.columns import index_column, index_sentence
+from finitewidth.tables.columns import LARGEST, SMALLEST, index_column, index_sentence, is_constant
+from finitewidth.tables.doubts import doubts
 from finitewidth.tables.preparation import ColumnNote, Preparation, Scale
-from finitewidth.tables.table import Table, as_words, gaps, is_date, is_number
+from finitewidth.tables.table import Table, as_words, gaps, is_date, is_number, refuse_infinite
 
 Kind = Literal["auto", "regression", "classification"]
 
@@ -82,18 +83,28 @@ def prepare(table: Table, test: Table | None, options: Options, new: bool = Fals
     target = chosen_target(table, options.target, notes)
     if table.shape or (test is not None and test.shape):
         _check_images(table, test, options.scale)
+    refuse_infinite(table)
+    if test is not None:
+        refuse_infinite(test, target if new else None)
+    table = _without_odd_cells(table, target, options.kind)
+    if test is not None and not new:
+        test = _without_odd_cells(test, target, options.kind)
+    notes += table.odd_notes(target)
     index = None if table.shape else index_column(table.without(target))
     if index is not None:
         notes.append(index_sentence(index, table.name))
     rows = np.arange(1, table.rows + 1)
     table, rows = with_target(table, rows, target, notes)
     classes = _is_classes(table.columns[target], options.kind)
+    if not table.shape:
+        notes += doubts(table.without(index), target, classes)
     if test is None:
         kept, held = _split(table, target, classes, options, notes)
         train, test, rows_test = table.take(kept), table.take(held), rows[held]
         rows = rows[kept]
     else:
-        notes += test.notes
+        notes += [*test.notes, *test.odd_notes(target)]
+        _refuse_other_units(table, test)
         train, rows_test = table, np.arange(1, test.rows + 1)
         if target in test.columns and new:
             notes.append(f"column {target!r} of {test.name} is to be predicted and was not looked at.")
@@ -127,6 +138,29 @@ def prepare(table: Table, test: Table | None, options: Options, new: bool = Fals
         notes=tuple(notes),
         **outputs,
     )
+
+
+def _without_odd_cells(table: Table, target: str, kind: Kind) -> Table:
+    """Refuse a few words among the numbers of the target; as classes, numbers are words, too."""
+    odd = table.odd.get(target)
+    if odd is None or target not in table.columns:
+        return table
+    if kind == "classification":
+        return table._replace(columns=table.columns | {target: odd.words})
+    raise ValueError(
+        f"target {target!r} of {table.name} holds {odd.sentence}: correct the cell, or empty it to leave the "
+        "row out."
+    )
+
+
+def _refuse_other_units(table: Table, test: Table) -> None:
+    for name, unit in table.units.items():
+        other = test.units.get(name, unit)
+        if other != unit:
+            raise ValueError(
+                f"column {name!r} is in {unit!r} in {table.name} and in {other!r} in {test.name}: give both "
+                "in one unit."
+            )
 
 
 def _check_images(table: Table, test: Table | None, scale: Scale) -> None:
@@ -188,7 +222,7 @@ def with_target(
     if not missing.any():
         return table, rows
     if missing.all():
-        raise ValueError(f"target {target!r} is missing or infinite in every row of {table.name}.")
+        raise ValueError(f"target {target!r} is missing in every row of {table.name}.")
     notes.append(
         f"{missing.sum()} of {table.rows} rows of {table.name} have no {target}, first row "
         f"{rows[np.argmax(missing)]}, and were left out."
@@ -288,9 +322,15 @@ def _numbers(values: np.ndarray, held: np.ndarray | None, target: str) -> dict:
         raise ValueError(
             f"target {target!r} holds words, such as {str(word)!r}: --task regression needs numbers."
         )
+    size = float(np.abs(values).max())
+    if size and not SMALLEST <= size <= LARGEST:
+        raise ValueError(
+            f"target {target!r} has numbers of size {size:.0e}, whose squares a computer cannot hold: give "
+            "it in another unit."
+        )
+    if is_constant(values):
+        raise ValueError(f"target {target!r} is constant, {values[0]:g} in every training row.")
     center, unit = float(values.mean()), float(values.std())
-    if unit <= 1e-12 * max(1.0, math.fabs(center)):
-        raise ValueError(f"target {target!r} is constant, {center:g} in every training row.")
     y_train, y_test = (None if v is None else (v[:, None] - center) / unit for v in (values, held))
     return {"y_train": y_train, "y_test": y_test, "center": center, "unit": unit}
 
