@@ -6,7 +6,7 @@ import torch
 
 from finitewidth.advice.diagnosis.next_steps import loss_and_slope, next_steps
 from finitewidth.advice.diagnosis.tangent_kernel import tangent_kernel_spectrum
-from finitewidth.advice.diagnosis.training import Training
+from finitewidth.advice.diagnosis.training import TrainingPlan
 from finitewidth.measure.specimen import specimen
 from tolerances import assert_close
 
@@ -51,7 +51,7 @@ def losses_of_torch(model, rule, x, y, loss, steps) -> list[float]:
 def test_a_linear_model_trains_as_its_kernel_says_and_as_pytorch_does(data, loss, name):
     x, labels = data
     model = linear_model()
-    found = next_steps(specimen(model, x, labels[loss], loss=loss), Training(0.1, name, 0.8, 7))
+    found = next_steps(specimen(model, x, labels[loss], loss=loss), TrainingPlan(0.1, name, 0.8, 7))
     expected = losses_of_torch(model, RULES[name](model.parameters()), x, labels[loss], loss, 7)
     assert_close(found.trained, np.array(expected))
     assert_close(found.predicted, np.array(expected))
@@ -70,25 +70,25 @@ def test_the_kernel_is_held_fixed(data):
         error = f - labels["mse"].ravel()
         expected.append(0.5 * np.sum(error**2) / 12)
         f = f - 0.2 * rows @ rows.T @ error / 12
-    found = next_steps(subject, Training(0.2, steps=9))
+    found = next_steps(subject, TrainingPlan(0.2, steps=9))
     assert_close(found.predicted, np.array(expected))
     assert found.difference > 1e-3
 
 
 def test_training_that_runs_away_stops(data):
     x, labels = data
-    found = next_steps(specimen(linear_model(), x, labels["mse"]), Training(1e3, steps=50))
+    found = next_steps(specimen(linear_model(), x, labels["mse"]), TrainingPlan(1e3, steps=50))
     assert found.diverges
     assert len(found.trained) < 10
-    calm = next_steps(specimen(linear_model(), x, labels["mse"]), Training(1e-2, steps=5))
+    calm = next_steps(specimen(linear_model(), x, labels["mse"]), TrainingPlan(1e-2, steps=5))
     assert not calm.diverges
 
 
 def test_no_curve_for_a_loss_whose_slope_is_unknown(data):
     x, labels = data
     mean = lambda outputs, y: ((outputs - y) ** 4).mean()
-    assert next_steps(specimen(linear_model(), x, labels["mse"], loss=mean), Training(0.1)) is None
-    assert next_steps(specimen(linear_model(), x, labels["mse"]), Training(None)) is None
+    assert next_steps(specimen(linear_model(), x, labels["mse"], loss=mean), TrainingPlan(0.1)) is None
+    assert next_steps(specimen(linear_model(), x, labels["mse"]), TrainingPlan(None)) is None
 
 
 @pytest.mark.parametrize("loss", ["mse", "cross_entropy"])

@@ -19,7 +19,7 @@ from finitewidth.advice.diagnosis.result import Diagnosis
 from finitewidth.advice.diagnosis.sizes import kernel_shares, participation
 from finitewidth.advice.diagnosis.step_limit import step_limit
 from finitewidth.advice.diagnosis.tangent_kernel import tangent_kernel_spectrum
-from finitewidth.advice.diagnosis.training import Training
+from finitewidth.advice.diagnosis.training import TrainingPlan
 from finitewidth.algorithms.optimizers import LIMITED
 from finitewidth.measure.checks import check_function_of_one_input, check_mode, empty_statistics
 from finitewidth.measure.labels import Loss
@@ -96,7 +96,7 @@ def diagnose(
         if subject.loss == "cross_entropy" and subject.y is not None:
             check_classes(subject.y, subject.outputs().shape[1])
         begun = None if start is None else _at_start(model, params, start, x)
-        training = Training(learning_rate, optimizer, momentum, steps)
+        training = TrainingPlan(learning_rate, optimizer, momentum, steps)
         found, faults = _examined(_name(model), subject, begun, training, rng, class_names, model)
     wrong = [findings.complaint(fault) for fault in faults]
     return found._replace(findings=findings.all_findings(found, wrong), verdict=findings.verdict(wrong))
@@ -106,7 +106,7 @@ def _examined(
     name: str,
     subject: Specimen,
     begun: Specimen | None,
-    training: Training,
+    training: TrainingPlan,
     rng: np.random.Generator,
     class_names: Sequence[str] | None,
     model: Any,

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import log_softmax, softmax
 
-from finitewidth.advice.diagnosis.training import Optimiser, Training
+from finitewidth.advice.diagnosis.training import Optimiser, TrainingPlan
 from finitewidth.measure.specimen import Specimen, Vector
 
 # Losses beyond this multiple of the first have left for good, and the next would only overflow.
@@ -56,7 +56,7 @@ class _State(NamedTuple):
     gradient: Callable[[], Vector]
 
 
-def next_steps(specimen: Specimen, training: Training) -> NextSteps | None:
+def next_steps(specimen: Specimen, training: TrainingPlan) -> NextSteps | None:
     """Both curves on all points of a specimen.
 
     None without a learning rate, and for a loss that is a function, whose slope is unknown.

@@ -9,7 +9,7 @@ from finitewidth.algorithms.optimizers import MOMENTUM, OPTIMIZERS
 from finitewidth.measure.specimen import Vector
 
 
-class Training(NamedTuple):
+class TrainingPlan(NamedTuple):
     """How somebody trains: the step, if it is known, the rule with its beta; and how far to look ahead."""
 
     learning_rate: float | None

@@ -80,7 +80,7 @@ class Hit(NamedTuple):
     severity: Severity = "fault"
 
 
-class Kind(NamedTuple):
+class FaultKind(NamedTuple):
     """One kind of fault: all that has to be said to add another."""
 
     name: str
@@ -181,38 +181,38 @@ def _empty_statistics(evidence: Evidence, threshold: float) -> Iterator[Hit]:
 
 _CRITICAL = "Initialise critically (`finitewidth tune`), normalise between layers, or add skip connections."
 TABLE = (
-    Kind(
+    FaultKind(
         "vanishing gradients", 3.0, _gradients(-1),
         "Squared gradients shrink {decades} on their way back through {layers} layers.", _CRITICAL,
     ),
-    Kind(
+    FaultKind(
         "exploding gradients", 3.0, _gradients(1),
         "Squared gradients grow {decades} on their way back through {layers} layers.", _CRITICAL,
     ),
-    Kind(
+    FaultKind(
         "inputs look alike", 1e-4, _inputs_alike,
         "{where} all inputs look alike: they differ in {share:.1e} of the mean square.", _CRITICAL,
     ),
-    Kind(
+    FaultKind(
         "dead units", 0.7, _dead, "{dead} of {units} units of {site} never fire.",
         "Take smaller steps, start with zero biases, or use a leaky activation.",
     ),
-    Kind(
+    FaultKind(
         "saturated units", 0.5, _saturated,
         "{share:.0%} of the entries of {site} lie where {activation} has no slope.",
         "Make the weights that lead there smaller, or normalise before the activation.",
     ),
-    Kind(
+    FaultKind(
         "step too large", 2.0, _step,
         "The learning rate {used:.3g} is {ratio:.2g} times the largest stable step, {largest:.3g}.",
         "Use {half:.2g}, and warm up to it.",
     ),
-    Kind(
+    FaultKind(
         "class never predicted", 2.0, _classes,
         "Class {one} is never predicted: it is {often} called {other}.",
         "Look at its labels, balance the classes, or reset the last layer.",
     ),
-    Kind(
+    FaultKind(
         "no batch statistics", 0.0, _empty_statistics,
         "{site} has never seen a batch: in eval mode it changes nothing.",
         "Run some batches through the model in train mode first, or load a checkpoint.",

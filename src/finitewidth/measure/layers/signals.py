@@ -6,6 +6,7 @@ network at its minimum has no gradient of the loss, but it has this one. Critica
 are, whatever their widths.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -17,7 +17,7 @@ from finitewidth.networks.models import Model, rate_tree
 Schedule = optax.Schedule
 
 
-class Method(NamedTuple):
+class Stepping(NamedTuple):
     """Directions from gradients, and the geometry of the steps along them."""
 
     directions: optax.GradientTransformation
@@ -25,14 +25,14 @@ class Method(NamedTuple):
 
 
 @functools.cache
-def _named(name: str) -> Method:
+def _named(name: str) -> Stepping:
     """The row of a name, made once: a transformation made twice is compiled twice."""
     if name not in OPTIMIZERS:
         raise ValueError(
             f"unknown optimizer {name!r}. Known: {', '.join(OPTIMIZERS)}; or any Optax transformation."
         )
     row = OPTIMIZERS[name]
-    return Method(row.directions(MOMENTUM), row.geometry)
+    return Stepping(row.directions(MOMENTUM), row.geometry)
 
 
 class Optimizer(NamedTuple):
@@ -78,7 +78,7 @@ def as_optimizer(
         if learning_rate is not None:
             raise ValueError("an Optax transformation brings its own learning rate: leave learning_rate out.")
         # Optax returns what is to be added to the parameters.
-        name, method, eta = "optax", Method(optimizer, "gradient"), jnp.asarray(-1.0)
+        name, method, eta = "optax", Stepping(optimizer, "gradient"), jnp.asarray(-1.0)
     else:
         raise TypeError(f"optimizer must be a name or an Optax transformation, got {optimizer!r}.")
     if isinstance(rates, str):
