@@ -33,7 +33,7 @@ def test_a_wide_critical_network_has_the_critical_factors(activation, rng):
 
 def test_relu_hands_on_half_of_twice_and_unknown_activations_compare_with_one():
     assert_close(np.array(critical_factors("relu", 3.0)), np.ones(2))
-    assert critical_factors(None, 1.0) == critical_factors("hard_tanh", 1.0) == ONE
+    assert critical_factors(None, 1.0) == critical_factors("hard_swish", 1.0) == ONE
     assert critical_factors("tanh", 0.0) == ONE
     small, large = critical_factors("tanh", 1e-4), critical_factors("tanh", 4.0)
     # tanh(z)^2 = z^2 - 2 z^4 / 3 and its slope squared 1 - 2 z^2, with <z^4> = 3 K^2.
