@@ -140,10 +140,14 @@ def test_names_known_to_the_command_are_those_of_the_library():
         _named("no such optimizer")
 
 
+# A shell lets what it starts in the background ignore Ctrl-C.
+USUAL = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def run(code: str, *arguments, **options):
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        [sys.executable, "-c", USUAL + textwrap.dedent(code), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options,
     )  # fmt: skip
 
@@ -159,25 +163,33 @@ def run(code: str, *arguments, **options):
 def test_a_signal_leaves_one_line_and_nothing_written(tmp_path, number, code, sentence):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 3)))
     program = """
-    import sys, time
+    import shutil, sys, time
     from finitewidth.cli import main
     from finitewidth.large import storage
-    tiles = storage.kernel_tiles
+    tiles, remove = storage.kernel_tiles, shutil.rmtree
 
     def slow(*arguments, **options):
         yield from tiles(*arguments, **options)
-        print("working", flush=True)
+        wait("working", 60)
+
+    def slowly_removed(*arguments, **options):
+        wait("removing", 0.5)
+        remove(*arguments, **options)
+
+    def wait(word, seconds):
+        print(word, flush=True)
         # A single long sleep that is just beginning would not notice signals.
-        for _ in range(1200):
+        for _ in range(int(seconds / 0.05)):
             time.sleep(0.05)
 
-    storage.kernel_tiles = slow
+    storage.kernel_tiles, shutil.rmtree = slow, slowly_removed
     main()
     """
     job = run(program, "kernel", "x.npy", "--hidden", "8", "--out", "k.npz", cwd=tmp_path)
     assert job.stdout.readline() == "working\n"
     job.send_signal(number)
-    # As `timeout` does.
+    # `timeout` sends it again.
+    assert job.stdout.readline() == "removing\n"
     job.send_signal(number)
     _, err = job.communicate(timeout=30)
     assert (job.returncode, err) == (code, sentence)
@@ -246,3 +258,20 @@ def test_settings_of_an_ensemble_that_are_damaged(command, tmp_path):
     (tmp_path / "settings.json").write_text(json.dumps({"steps": 3})[:-1])
     with pytest.raises(ValueError, match=r"settings\.json is damaged"):
         Directory(tmp_path, {"steps": 3})
+
+
+@pytest.mark.parametrize("columns", ["0", "3"])
+@pytest.mark.parametrize("line", [("--help",), ("lab", "show", "linear-critical")], ids=["help", "table"])
+def test_a_terminal_without_width_shows_words(columns, line):
+    """Zero is what a terminal says that does not know; with three, every word would be cut."""
+    command = [sys.executable, "-m", "finitewidth", *line]
+    shown = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"COLUMNS": columns})
+    assert shown.returncode == 0
+    assert "distribution" in shown.stdout or "critical" in shown.stdout
+
+
+def test_a_traceback_does_not_command_the_terminal(command):
+    result = command("--traceback", "kernel", "\x1b[2J.npy", "--hidden", "8", "--out", "k.npz")
+    assert result.code == 2
+    assert "\x1b" not in result.err
+    assert result.err.splitlines()[-1] == "error: ␛[2J.npy does not exist."

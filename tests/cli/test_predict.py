@@ -356,3 +356,24 @@ def test_two_runs_in_the_same_place(command, prices, tmp_path):
     assert result.code == 2
     assert result.err == "error: another run is writing to run: wait for it, or choose another --out.\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["prices.csv"]
+
+
+def test_names_do_not_command_the_terminal(command, columns, tmp_path):
+    """Nor the browser, nor the formulas of the figures."""
+    words = ["\x1b[5mblink", "plain", "\x07ring"]
+    names = ["\x1b]0;title\x07", "\x9b2J", "$\\frac{1\x1b[2J"]
+    word = [words[i % 3] for i in range(len(columns["a"]))]
+    odd = dict(zip(names, columns.values(), strict=True)) | {"word": word}
+    write(tmp_path / "\x1b[31mred\udcff.csv", odd)
+    result = command(
+        "predict", "\x1b[31mred\udcff.csv", "--target", names[2], *SMALL, "--ridge", "0.1", "--out", "run"
+    )
+    assert result.code == 0, result.err
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for text in (result.out, result.err, report):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+    for text in (result.out, report):
+        assert "␛]0;title" in text
+        assert "␛[31mred�" in text
+    result = command("predict", "\x1b[2Jno.csv", "--out", "other")
+    assert result.err == "error: ␛[2Jno.csv does not exist.\n"

@@ -13,6 +13,7 @@ import xlsxwriter
 KERNEL = "kernel x.npy --hidden 8x2 --out k.npz"
 TUNE = "tune --activation relu --depth 3 --width 8"
 PREDICT = "predict t.csv --target y --hidden 8 --out run"
+DESCRIBED = "predict t.csv --target y --out run"
 ENSEMBLE = "train-ensemble diabetes --hidden 4 --size 3 --steps 5 --train 10 --test 5 --quiet --out e.npz"
 CLAIM = "lab run linear-critical --out results"
 
@@ -54,6 +55,7 @@ VALUES = [
     (KERNEL, "--out", ("[red]no[/red]/k.npz", "[/]/k.npz"), "of --out {value} does not exist."),
     (KERNEL, "--out", ("n" * 300,), "{value}: file name too long."),
     (KERNEL, "--test", ("no[1].npy",), "no[1].npy does not exist."),
+    (KERNEL, "--test", ("pipe.npy",), "pipe.npy is a pipe or a device, not a file: write"),
     (TUNE, "--depth", (*NOT_WHOLE, "99999999"), DEPTH),
     (TUNE, "--width", ("0", "-8", "x", "99999999999999999999"), BILLION),
     (TUNE, "--inputs", NOT_WHOLE, WHOLE),
@@ -94,6 +96,9 @@ VALUES = [
     (PREDICT, "--out", ("no/run",), "the folder no of --out no/run does not exist."),
     (PREDICT, "--target", ("[y]", "[/y]", ":smile:"), "t has no column {value!r}."),
     (PREDICT, "--test", ("no[/b].csv",), "no[/b].csv does not exist."),
+    (PREDICT, "--test", ("folder.csv",), "folder.csv is a directory, not a file."),
+    (DESCRIBED, "--network", ("pipe.toml",), "pipe.toml is a pipe or a device, not a file"),
+    (DESCRIBED, "--network", ("no.toml",), "no.toml does not exist."),
     (ENSEMBLE, "--size", (*NOT_WHOLE, "99999999999"), BILLION),
     (ENSEMBLE, "--steps", ("0", "-5", "inf", "1e3"), BILLION),
     (ENSEMBLE, "--learning-rate", ("0", "-1", "nan", "x"), POSITIVE),
@@ -216,6 +221,9 @@ def files(tmp_path, rng):
     (tmp_path / "bomb.csv.gz").write_bytes(bomb())
     (tmp_path / "taken.npz").write_text("precious")
     (tmp_path / "a-folder").mkdir()
+    (tmp_path / "folder.csv").mkdir()
+    for name in ("pipe.npy", "pipe.toml"):
+        os.mkfifo(tmp_path / name)
     (tmp_path / "broken-link").symlink_to("nowhere")
     (tmp_path / "half" / "report.html").mkdir(parents=True)
     (tmp_path / "half" / "summary.json").write_text("precious")

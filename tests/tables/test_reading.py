@@ -384,7 +384,7 @@ def test_damaged_archives(tmp_path, damage, rng):
 
 def test_folders_and_links(tmp_path):
     (tmp_path / "t.csv").mkdir()
-    with pytest.raises(ValueError, match=r"t.csv is a directory, not a file of data"):
+    with pytest.raises(ValueError, match=r"t.csv is a directory, not a file"):
         read_table(tmp_path / "t.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere.csv")
     with pytest.raises(ValueError, match=r"link.csv does not exist \(it is a link to nothing\)"):

@@ -6,6 +6,7 @@ import operator
 import warnings
 from collections.abc import Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import jax
@@ -27,6 +28,17 @@ def plain(value: Any) -> Any:
     # NumPy's float64 is a float of Python and yet counts as an array.
     foreign = isinstance(value, np.generic | np.ndarray | jax.Array)
     return value.item() if foreign and is_number(value) else value
+
+
+def no_file(path: Path) -> str | None:
+    """Why a path is no file to read from, in words that follow its name; None if it is one."""
+    if path.is_file():
+        return None
+    if path.is_dir():
+        return "is a directory, not a file"
+    if path.exists():
+        return "is a pipe or a device, not a file: write what it gives into a file first"
+    return "does not exist (it is a link to nothing)" if path.is_symlink() else "does not exist"
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from finitewidth._base.checks import no_file
+
 
 def outside(source: str, what: str, written: str, thing: str) -> Any:
     """What `source` names: "module:NAME" or "path/to/file.py:NAME".
@@ -28,8 +30,9 @@ def outside(source: str, what: str, written: str, thing: str) -> Any:
 
 
 def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist.")
+    wrong = no_file(path)
+    if wrong is not None:
+        raise ValueError(f"{path} {wrong}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} is not a file of Python.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from finitewidth._base.checks import no_file
 from finitewidth.architecture.layer import Spec, as_shape
 from finitewidth.architecture.parametrisation import Parametrisation
 from finitewidth.architecture.sequential import Sequential
@@ -83,8 +84,9 @@ def read_spec(path: str | os.PathLike) -> Mapping[str, Any]:
     place = Path(path)
     if place.suffix not in (".toml", ".json"):
         raise ValueError(f"a network is read from a .toml or .json file, got {place}.")
-    if not place.is_file():
-        raise FileNotFoundError(f"there is no file {place}.")
+    wrong = no_file(place)
+    if wrong is not None:
+        raise FileNotFoundError(f"{place} {wrong}.")
     try:
         read = (tomllib if place.suffix == ".toml" else json).loads(place.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from finitewidth._base.checks import no_file
 from finitewidth._base.foreign import is_torch
 from finitewidth.cli.model_source import Source
 
@@ -24,8 +25,9 @@ _DAMAGE = (
 
 def with_checkpoint(source: Source, path: Path) -> Source:
     """The model at the weights of a file; the model that was given keeps its own."""
-    if not path.is_file():
-        raise ValueError(f"checkpoint {path} does not exist.")
+    wrong = no_file(path)
+    if wrong is not None:
+        raise ValueError(f"checkpoint {path} {wrong}.")
     if is_torch(source.model):
         return Source(_torch_model(source.model, path))
     if path.suffix == ".eqx":

@@ -1,13 +1,50 @@
 """The terminal that every command writes to."""
 
+import os
 import sys
-from typing import NoReturn
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
 from rich.text import Text
 
-output = Console()
-messages = Console(stderr=True)
+from finitewidth._base.characters import printable
+
+# Below, tables have one character a line, and at zero, which some terminals call themselves, they have none.
+_NARROWEST = 40
+
+_width = os.environ.get("COLUMNS", "")
+if _width.isdecimal() and int(_width) < _NARROWEST:
+    # Rich reads it again for every line, Typer for its help.
+    os.environ["COLUMNS"] = str(80 if int(_width) == 0 else _NARROWEST)
+
+
+class _Printable(NamedTuple):
+    """Something to print whose text cannot command the terminal; its style still does."""
+
+    thing: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.thing, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+class _Guard(RenderHook):
+    """Names of columns, files and models may hold codes of terminals."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Printable(thing) for thing in renderables]
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr)
+    console.push_render_hook(_Guard())
+    return console
+
+
+output = _console()
+messages = _console(stderr=True)
 
 
 def say(console: Console, sentence: str, label: str = "", style: str = "") -> None:

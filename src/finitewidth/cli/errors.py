@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import typer
 
+from finitewidth._base.characters import printable
 from finitewidth.cli.console import fail, messages, say
 
 BUG = 70  # the exit code that sysexits.h gives to errors of the program itself
@@ -48,7 +49,7 @@ def show_tracebacks(show: bool = True) -> None:
 def leave(error: BaseException) -> NoReturn:
     """Print the sentence for an error and exit: 2 for wrong input, 70 for a bug, 128 + n after signal n."""
     if _shown["traceback"]:
-        traceback.print_exception(error)
+        sys.stderr.write(printable("".join(traceback.format_exception(error))))
     if isinstance(error, typer.TyperException):
         # "Value error, " are pydantic's words, which checks what Typer reads.
         words = " ".join(error.format_message().replace("Value error, ", "").split())
@@ -136,7 +137,7 @@ def show_warning(message, category, filename, lineno, file=None, line=None) -> N
     if issubclass(category, UserWarning):
         say(messages, str(message), "warning:", "yellow")
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+        sys.stderr.write(printable(warnings.formatwarning(message, category, filename, lineno, line)))
 
 
 def _said_by_us(trace: TracebackType | None) -> bool:

@@ -10,13 +10,17 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from finitewidth._base.characters import printable
 from finitewidth.report import style
 
 
 def whole_page(kind: str, title: str, subtitle: str, body: str) -> str:
-    """A page with its head: what kind of report it is, what about, and a line below."""
+    """A page with its head: what kind of report it is, what about, and a line below.
+
+    No character of the page commands a terminal, whatever names a table has.
+    """
     css = resources.files("finitewidth.report").joinpath("page.css").read_text(encoding="utf-8")
-    return f"""<!DOCTYPE html>
+    return printable(f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -37,7 +41,7 @@ def whole_page(kind: str, title: str, subtitle: str, body: str) -> str:
 </main>
 </body>
 </html>
-"""
+""")
 
 
 def text(words: str) -> str:

@@ -1,12 +1,14 @@
 """One look for every figure: lines are theory, points with error bars are measured."""
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from finitewidth._base.characters import printable
 from finitewidth._base.whole_files import whole_file
 
 # Matplotlib is imported by what draws: the numbers of a claim need none.
@@ -64,6 +66,12 @@ def house_style() -> Iterator[None]:
     settings: dict[Any, Any] = {**_SETTINGS, "axes.prop_cycle": cycler(color=PALETTE)}
     with mpl.rc_context(settings):
         yield
+
+
+def name(text: str) -> str:
+    """A name of a user as it stands in a figure, where a dollar begins no formula."""
+    shown = re.sub("[\u2400-\u2421]", "\N{REPLACEMENT CHARACTER}", printable(text))
+    return shown.replace("$", r"\$")
 
 
 def panels(title: str, count: int = 1) -> tuple[Figure, list[Axes]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from finitewidth._base.checks import no_file
 from finitewidth.tables.built_in_tables import BUILT_IN, built_in_table
 from finitewidth.tables.frames import frame_columns, is_frame
 from finitewidth.tables.memory import refuse_many_bytes, refuse_many_cells
@@ -74,15 +75,11 @@ def read_table(
     suffix = path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if suffix not in _READERS or (suffix not in _TEXT and path.suffix.lower() == ".gz"):
         if path.is_dir():
-            raise ValueError(f"{source} is a directory, not a file of data.")
+            raise ValueError(f"{source} {no_file(path)}.")
         raise ValueError(f"{source!r} is neither a data set ({', '.join(BUILT_IN)}) nor a {FORMATS} file.")
-    if not path.is_file():
-        broken = " (it is a link to nothing)" if path.is_symlink() else ""
-        raise ValueError(
-            f"{source} is a directory, not a file of data."
-            if path.is_dir()
-            else f"{source} does not exist{broken}."
-        )
+    wrong = no_file(path)
+    if wrong is not None:
+        raise ValueError(f"{source} {wrong}.")
     read = _from_xlsx(path, known, sheet) if suffix == ".xlsx" else _READERS[suffix](path, known)
     if read.shape and not images:
         raise ValueError(

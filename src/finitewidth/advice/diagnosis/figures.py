@@ -69,7 +69,7 @@ def units_figure(found: Diagnosis) -> Figure | None:
         if any(layer.saturated is not None for layer in rows):
             axes.barh(places + 0.2, saturated, 0.38, color=_RED, label="entries without slope")
         axes.set(xlabel="%", xlim=(0, 100))
-        axes.set_yticks(places, [layer.name for layer in rows])
+        axes.set_yticks(places, [style.name(layer.name) for layer in rows])
         axes.invert_yaxis()
         axes.legend(loc="lower right")
     return figure

@@ -52,8 +52,9 @@ def _draw_parity(axes: Axes, study: Study) -> None:
         mean[shown], truth[shown], xerr=study.std[shown], fmt="none", ecolor=_BLUE, alpha=0.22, elinewidth=1
     )
     axes.plot(mean, truth, "o", ms=3.6, color=_BLUE, alpha=0.85, mew=0)
+    target = style.name(data.target)
     axes.set(
-        xlabel=f"predicted {data.target}, ±1 standard deviation", ylabel=f"true {data.target}",
+        xlabel=f"predicted {target}, ±1 standard deviation", ylabel=f"true {target}",
         xlim=(low - pad, high + pad), ylim=(low - pad, high + pad),
     )  # fmt: skip
 
@@ -74,11 +75,11 @@ def _draw_confusion(axes: Axes, study: Study) -> None:
             if rows:
                 shade = "white" if math.sqrt(rows) > dark else "#222222"
                 axes.text(j, i, str(rows), ha="center", va="center", color=shade, fontsize=8.5)
-        names = [name if len(name) <= 12 else name[:11] + "…" for name in data.classes]
+        names = [style.name(name if len(name) <= 12 else name[:11] + "…") for name in data.classes]
         long = max(map(len, names)) > 3
         axes.set_xticks(range(count), names, rotation=30 if long else 0, ha="right" if long else "center")
         axes.set_yticks(range(count), names)
-    axes.set(xlabel=f"predicted {data.target}", ylabel=f"true {data.target}")
+    axes.set(xlabel=f"predicted {style.name(data.target)}", ylabel=f"true {style.name(data.target)}")
 
 
 def calibration_figure(study: Study) -> Figure | None:
@@ -178,7 +179,11 @@ def draw_loss(axes: Axes, study: Study) -> None:
         style.legend(axes)
     else:
         axes.legend()
-    quantity = "distance to the one-hot target" if study.data.classes else f"error of {study.data.target}"
+    quantity = (
+        "distance to the one-hot target"
+        if study.data.classes
+        else f"error of {style.name(study.data.target)}"
+    )
     axes.set(xscale="log", xlabel="steps of gradient descent", ylabel=f"{quantity} (rms)")
     style.power_ticks(axes.xaxis)
 
