@@ -200,8 +200,8 @@ def far_workbook() -> bytes:
 
 @functools.cache
 def bomb() -> bytes:
-    """Sixteen million rows of two cells in some kilobytes."""
-    return gzip.compress(b"a,b\n") + 16 * gzip.compress(b"1,2\n" * 2**20)
+    """Forty million rows of two cells in some kilobytes."""
+    return gzip.compress(b"a,b\n") + 40 * gzip.compress(b"1,2\n" * 2**20)
 
 
 @pytest.fixture

@@ -169,5 +169,5 @@ def test_thousands_of_columns_take_a_second(tmp_path, rng):
 
 def test_a_share_of_the_machine_bounds_what_is_read(monkeypatch):
     monkeypatch.setattr(memory, "_memory", lambda: 10**9)
-    assert memory.most_bytes() == 10**8
-    assert memory.most_cells() == 10**6
+    assert memory.most_bytes() == 62_500_000
+    assert memory.most_cells() == 2_500_000

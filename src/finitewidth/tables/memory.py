@@ -6,9 +6,9 @@ import os
 # eigenvectors and covariances that live at the same time.
 _BYTES_OF_A_PAIR = 96
 _SHARE = 0.5
-# A cell of a file as text, as a number, and what reading it takes in between.
-_BYTES_OF_A_CELL, _SHARE_OF_A_TABLE = 100, 0.1
-_MOST_CELLS, _MOST_BYTES = 30_000_000, 1_000_000_000
+# A cell of a file as text, as a number, and what reading it takes in between; a byte of text likewise.
+_BYTES_OF_A_CELL, _BYTES_OF_A_BYTE, _SHARE_OF_A_TABLE = 100, 4, 0.25
+_MOST_CELLS, _MOST_BYTES = 60_000_000, 2_000_000_000
 
 
 def rows_in_memory() -> int:
@@ -23,7 +23,7 @@ def most_cells() -> int:
 
 def most_bytes() -> int:
     """Bytes that a file of data may have when it is unpacked."""
-    return min(_MOST_BYTES, int(_SHARE_OF_A_TABLE * _memory()))
+    return min(_MOST_BYTES, int(_SHARE_OF_A_TABLE * _memory() / _BYTES_OF_A_BYTE))
 
 
 def refuse_many_cells(name: object, rows: int, columns: int) -> None:
