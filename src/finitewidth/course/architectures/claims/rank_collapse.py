@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -14,6 +15,7 @@ from finitewidth.architecture.residual import Residual
 from finitewidth.architecture.sequential import Sequential
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.course._lab.comparison import z_score
+from finitewidth.course._lab.estimate import combined
 from finitewidth.course._lab.sources import BEYOND, BOOK
 from finitewidth.course.architectures.networks.token_correlations import drawn_token_correlations
 from finitewidth.course.architectures.theory.token_correlations import token_correlations
@@ -37,6 +39,8 @@ class Tokens:
     blocks: int
     width: int
     draws: int
+    # Draws of attention alone, in units of the others': one block is cheap, and so is one of half the width.
+    alone: int = 16
 
     def kinds(self, n: int, scaling: str = "sqrt", scaled: bool = True) -> dict[str, tuple[Layer, int]]:
         """The block of each kind and how many of them."""
@@ -57,16 +61,27 @@ class Tokens:
         return self.predicted()
 
     def measure(self, key: PRNGKeyArray) -> Measurement:
-        return {
+        found = {
             name: drawn_token_correlations(block, depth, _TOKENS, key=key, draws=self.draws).difference
             for name, (block, depth) in self.kinds(self.width).items()
+            if name != "attention alone"
         }
+        both = []
+        for half, own in zip((2, 1), jax.random.split(key), strict=True):
+            block, depth = self.kinds(self.width // half)["attention alone"]
+            drawn = drawn_token_correlations(block, depth, _TOKENS, key=own, draws=self.alone * self.draws)
+            both.append(drawn.difference)
+        # What is in one over the number of heads cancels.
+        return {"attention alone": combined((-1, 2), both), **found}
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         for name, value in predicted.items():
-            # Corrections of one over the number of heads, a few of them where nothing but attention is left.
-            few = 4 if name == "attention alone" else 1
-            yield z_score(f"1 - c, {name}", value, measured[name], few * value / (self.width // 4))
+            # Corrections of one over the number of heads, or of its square where two widths are combined.
+            heads = self.width // 4
+            left, words = (
+                (8 / heads**2, "8 / heads^2") if name == "attention alone" else (1 / heads, "1 / heads")
+            )
+            yield z_score(f"1 - c, {name}", value, measured[name], left * value, words)
 
     def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
         figure, (axes,) = style.panels("How different tokens stay")
@@ -89,6 +104,7 @@ CLAIMS = (
         source=f"{BEYOND}: the recursion of one block, as in {BOOK}, with softmax over Gaussian logits",
         quick=Tokens(4, 64, 40),
         full=Tokens(12, 128, 200),
+        notices=dict.fromkeys(("pre-norm", "small branches"), 1.3),
         wrong={
             "attention alone": lambda setting, value: setting.predicted("linear-untied")["attention alone"],
             "pre-norm": lambda setting, value: setting.predicted()["small branches"],

@@ -1,8 +1,10 @@
 """Importance weights in logistic regression: forgotten on separable data, kept by a penalty or by overlap."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import root
 
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
 from finitewidth.course._lab.comparison import absolute_error, relative_error
@@ -131,49 +133,68 @@ class Kept(Separable):
     """Minima with a ridge that falls to nothing, and with labels that no line divides."""
 
     ridges: tuple[float, ...] = (1e-10, 1e-100, 1e-300)
+    large_ridge: float = 1e-2
     flipped: int = 4
+
+    @property
+    def crossed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same data, whose first points occur once more with the other label: no line divides them."""
+        x, y, weights = self.drawn_points()
+        again = slice(self.flipped)
+        more = x[again], -y[again], np.ones(self.flipped)
+        return tuple(np.concatenate(parts) for parts in zip((x, y, weights), more, strict=True))
 
     def theory(self) -> Prediction:
         effect = self.effect()
         logs = -np.log(self.ridges)
         return {
             "ridge": np.array([effect.ridge_difference(log) for log in logs]),
-            # Between which numbers: differences of directions are at most 2.
-            "large ridge": np.array([0.02, 2.0]),
-            "overlapping": np.array([0.02, 2.0]),
+            "large ridge": _difference(_balanced, *self.drawn_points(), self.large_ridge),
+            "overlapping": _difference(_balanced, *self.crossed, 0.0),
         }
 
     def measure(self, key) -> Measurement:
-        x, y, weights = self.drawn_points()
-
-        def difference(points: np.ndarray, labels: np.ndarray, heavy: np.ndarray, ridge: float) -> float:
-            ends = [ridge_logistic(points, labels, w, ridge) for w in (heavy, np.ones(len(points)))]
-            units = [end / np.linalg.norm(end) for end in ends]
-            return float(np.linalg.norm(units[0] - units[1]))
-
-        # The first points occur once more with the other label: no line divides these.
-        again = slice(self.flipped)
-        crossed = np.concatenate([x, x[again]]), np.concatenate([y, -y[again]])
-        heavy = np.concatenate([weights, np.ones(self.flipped)])
+        small = [_difference(ridge_logistic, *self.drawn_points(), ridge) for ridge in self.ridges]
         return {
-            "ridge": exact(np.array([difference(x, y, weights, ridge) for ridge in self.ridges])),
-            "large ridge": exact(difference(x, y, weights, 1e-2)),
-            "overlapping": exact(difference(*crossed, heavy, 0.0)),
+            "ridge": exact(np.array(small)),
+            "large ridge": exact(_difference(ridge_logistic, *self.drawn_points(), self.large_ridge)),
+            "overlapping": exact(_difference(ridge_logistic, *self.crossed, 0.0)),
         }
 
     def compare(self, predicted: Prediction, measured: Measurement) -> Checks:
         texts = {
-            "large ridge": "difference of the directions with a ridge of 1e-2",
+            "large ridge": f"difference of the directions with a ridge of {self.large_ridge:g}",
             "overlapping": "difference of the directions without a ridge, classes overlapping",
         }
         # The next order of the ridge's law is 1/log(1/r).
         within = 3 / -np.log(self.ridges)
         name = "difference of the directions, small ridge"
-        nearest = {name: np.clip(measured[name].value, *predicted[name]) for name in texts}
         return [
-            relative_error(name, predicted["ridge"], measured["ridge"], within),
-            *(absolute_error(text, nearest[key], measured[key], 1e-12) for key, text in texts.items()),
+            relative_error(name, predicted["ridge"], measured["ridge"], within, "the next order, 1/log(1/r)"),
+            *(relative_error(text, predicted[key], measured[key], 1e-6) for key, text in texts.items()),
         ]
+
+
+def _difference(
+    minimum: Callable[..., np.ndarray], x: np.ndarray, y: np.ndarray, weights: np.ndarray, ridge: float
+) -> np.ndarray:
+    """Distance of the directions of two minima, with weights and without."""
+    ends = [minimum(x, y, w, ridge) for w in (weights, np.ones(len(x)))]
+    units = [end / np.linalg.norm(end) for end in ends]
+    return np.asarray(np.linalg.norm(units[0] - units[1]))
+
+
+def _balanced(x: np.ndarray, y: np.ndarray, weights: np.ndarray, ridge: float) -> np.ndarray:
+    """Where the pulls w_i z_i / (1 + exp(z_i theta)) of all points balance the penalty."""
+    z, w = x * y[:, None], weights / len(x)
+    pull = lambda theta: w / (1 + np.exp(z @ theta))
+    found = root(
+        lambda theta: z.T @ pull(theta) - ridge * theta,
+        np.zeros(x.shape[1]),
+        jac=lambda theta: -(z.T * pull(theta) / (1 + np.exp(-z @ theta))) @ z - ridge * np.eye(x.shape[1]),
+        tol=1e-13,
+    )
+    return found.x
 
 
 def _root_of_the_ridge(setting: Kept, value: np.ndarray) -> np.ndarray:
@@ -183,8 +204,8 @@ def _root_of_the_ridge(setting: Kept, value: np.ndarray) -> np.ndarray:
 
 
 def _no_effect(setting: Kept, value: np.ndarray) -> np.ndarray:
-    """Weights that do nothing."""
-    return np.array([0.0, 1e-6])
+    """Weights that do next to nothing."""
+    return np.full_like(value, 1e-6)
 
 
 _SOURCE = f"{IEMS_402}, importance weights"

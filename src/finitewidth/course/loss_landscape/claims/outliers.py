@@ -8,10 +8,11 @@ import jax
 import numpy as np
 
 from finitewidth.course._lab.claim import Checks, Claim, Measurement, Prediction
-from finitewidth.course._lab.comparison import absolute_error, upper_bound
+from finitewidth.course._lab.comparison import absolute_error, lower_bound, upper_bound
 from finitewidth.course._lab.estimate import exact
 from finitewidth.course._lab.random_problem import RandomProblem
 from finitewidth.course._lab.sources import orf_543
+from finitewidth.course._lab.wrong import scaled
 from finitewidth.course.loss_landscape.networks.classifiers import Architecture, clusters, programs
 from finitewidth.measure.loss.class_structure import class_structure
 from finitewidth.measure.loss.operators import gauss_newton, hessian
@@ -56,8 +57,8 @@ class Separated(RandomProblem):
             "shared": np.array(C - 1.0),
             "centred": np.array(C * (C - 1.0)),
             "most": np.full(len(self.noises), C * (C - 1.0)),
-            "alignment": np.array(1.0),
-            "left edge": np.array(-0.1),
+            "alignment": np.array(0.8),
+            "left edge": np.array(-0.03),
         }
 
     def measure(self, key) -> Measurement:
@@ -74,14 +75,14 @@ class Separated(RandomProblem):
         left = measured["left edge"].value
         return [
             absolute_error("outliers of H, inputs with a shared direction", predicted["shared"],
-                           measured["shared"], 0.5),
-            absolute_error("their space against the mean gradients", predicted["alignment"],
-                           measured["alignment"], 0.2),
+                           measured["shared"], 0.1),
+            lower_bound("overlap of their space with the mean gradients", predicted["alignment"],
+                        measured["alignment"]),
             absolute_error("eigenvalues of G above its bulk, centred inputs", predicted["centred"],
-                           measured["centred"], 0.5),
+                           measured["centred"], 0.1),
             upper_bound("the same at all noises", predicted["most"], measured["all"]),
             upper_bound("least eigenvalue over the largest, below zero", -1e-4, float(left)),
-            upper_bound("and small", -predicted["left edge"], -float(left)),
+            lower_bound("and small", predicted["left edge"], measured["left edge"]),
         ]  # fmt: skip
 
     def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
@@ -174,10 +175,13 @@ CLAIMS = (
         source=orf_543("10/3") + " (about as many outliers as classes; conditions found here)",
         quick=Separated(),
         full=Separated(noises=(0.1, 0.2, 0.5, 1.0, 2.0, 3.0), per_class=40),
+        bounds={"most": "above", "alignment": "below", "left edge": "below"},
+        # Where the bulk begins depends on the data.
+        notices={"left edge": 10.0},
         wrong={
             "shared": _class_means,
             "centred": _on_any_classifier,
-            "alignment": lambda setting, value: np.array(0.5),
+            "alignment": scaled(1.25),
             "most": lambda setting, value: np.full(len(setting.noises), float(setting.classes)),
         },
     ),
