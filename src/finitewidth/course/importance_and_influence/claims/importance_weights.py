@@ -141,8 +141,11 @@ class Kept(Separable):
         """The same data, whose first points occur once more with the other label: no line divides them."""
         x, y, weights = self.drawn_points()
         again = slice(self.flipped)
-        more = x[again], -y[again], np.ones(self.flipped)
-        return tuple(np.concatenate(parts) for parts in zip((x, y, weights), more, strict=True))
+        return (
+            np.concatenate([x, x[again]]),
+            np.concatenate([y, -y[again]]),
+            np.concatenate([weights, np.ones(self.flipped)]),
+        )
 
     def theory(self) -> Prediction:
         effect = self.effect()
