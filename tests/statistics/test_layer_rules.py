@@ -178,3 +178,37 @@ def test_networks_without_a_limit_say_so_and_are_real_networks(layers, words, x)
 def test_layers_that_need_random_channels_refuse_inputs(layer, x):
     with pytest.raises(ValueError, match="stands behind the inputs"):
         kernels_between(layer, x=x, before=())
+
+
+def flat(activations, apart=False):
+    """Dense layers with activations between them; with `apart`, a layer that does nothing keeps them so."""
+    nothing = [fw.Scale(1.0)] if apart else []
+    layers = [fw.Dense(8, C_b=0.1, C_W=1.2)]
+    for number, name in enumerate(activations):
+        dense = fw.Dense(8, C_b=0.1 * number, C_W=1.3, lambda_b=0.5, lambda_W=0.7 + number)
+        layers += [fw.Activate(name), *nothing, dense]
+    return fw.Sequential(*layers)
+
+
+@pytest.mark.parametrize(
+    "activations",
+    [("relu",) * 4, ("tanh",) * 3, ("relu", "relu", "erf", "erf", "erf"), ("erf", "relu", "erf")],
+)
+def test_stacks_of_dense_layers_are_their_layers_one_by_one(activations, rng):
+    x = rng.normal(size=(4, 3))
+    together, alone = fw.kernels(flat(activations), x), fw.kernels(flat(activations, apart=True), x)
+    assert_close(together.nngp, alone.nngp)
+    assert_close(together.ntk, alone.ntk)
+
+
+def lines_of_program(net, x):
+    """How many lines the program of its kernels has."""
+    return len(str(jax.make_jaxpr(lambda x: fw.kernels(net, x))(x)).splitlines())
+
+
+def test_a_deeper_stack_is_the_same_program(rng):
+    """Each layer brings its four numbers, and nothing else."""
+    x = rng.normal(size=(3, 2))
+    shallow, deep = (lines_of_program(flat(("relu",) * depth), x) for depth in (4, 9))
+    apart = [lines_of_program(flat(("relu",) * depth, apart=True), x) for depth in (4, 9)]
+    assert abs(deep - shallow) <= 5 * 16 < apart[1] - apart[0]
