@@ -27,7 +27,7 @@ from finitewidth.statistics.wide.kernels import kernels
 
 Layers = tuple[Layer, ...]
 # How far the exponent of the scatter may be from -1, times the first width: windows average over positions.
-_NEXT_ORDER = 0.8
+_NEXT_ORDER = 0.6
 
 
 def _convolutions(n: int, head: Layer) -> Layers:
@@ -121,7 +121,16 @@ def _mistaken(name: str) -> Callable[[PositionsLimit, np.ndarray], np.ndarray]:
     return lambda setting, value: np.asarray(setting.predicted(mistaken=True)[name])
 
 
-def _claim(kind: str, id: str, title: str, statement: str, width: int, draws: int, **wrong) -> Claim:
+def _claim(
+    kind: str,
+    id: str,
+    title: str,
+    statement: str,
+    width: int,
+    draws: int,
+    notices: dict[str, tuple[float, float]] | None = None,
+    **wrong,
+) -> Claim:
     return Claim(
         id=id,
         title=title,
@@ -130,6 +139,8 @@ def _claim(kind: str, id: str, title: str, statement: str, width: int, draws: in
         source=f"{BEYOND}: the moments of one layer, as in {BOOK}",
         quick=PositionsLimit(kind, width, draws),
         full=PositionsLimit(kind, 2 * width, 8 * draws),
+        # A head for every channel: such networks are slow to draw.
+        notices=notices or {},
         wrong={"nngp": _mistaken("nngp"), "ntk": _mistaken("ntk"), "exponent": (scaled(0.5), scaled(2.0))}
         | wrong,
     )
@@ -160,8 +171,9 @@ CLAIMS = (
         "attention with logits divided by the head width has fixed weights",
         """With one matrix for keys and queries the logits of an input are C_QK K of that input with itself,
         K' = C_b + C_OV S K S'^T, and no gradient reaches the weights S.""",
-        12,
-        1400,
+        8,
+        400,
+        notices={"exponent": (2.0, 1.3)},
         nngp=scaled(1.5),
         ntk=scaled(1.5),
     ),

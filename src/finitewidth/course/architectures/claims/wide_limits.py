@@ -204,5 +204,6 @@ CLAIMS = (
         "dropout",
         "dropout divides the kernel of an input with itself by the probability to keep",
         "In training, with masks of its own for each input, K'(x, x) = K(x, x)/keep; between inputs K' = K.",
+        24,
     ),
 )
