@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 Mark = dict[str, Any]
-Values = Any  # an array or a list of numbers; NaN leaves a gap
+Values = Any  # a number, an array or a list of numbers; NaN leaves a gap
 
 
 def axis(
     label: str,
-    span: Sequence[float] | None = None,
+    span: Values = None,
     *,
     log: bool | None = None,
     ticks: Any = None,
@@ -43,7 +43,7 @@ def line(
     tone: int | None = None,
     *,
     dash: str | None = None,
-    width: float | None = None,
+    width: float | int | None = None,
 ) -> Mark:
     """A line of another style: dash is "solid", "dash" or "dot"."""
     return _given(role="lines", x=x, y=y, name=name, tone=tone, dash=dash, width=width)
@@ -76,7 +76,7 @@ def points(
     y: Values,
     classes: Values,
     *,
-    size: float | None = None,
+    size: float | int | None = None,
     names: Sequence[str] | None = None,
     open: bool | None = None,
     name: str | None = None,
@@ -92,8 +92,8 @@ def bars(x: Values, y: Values, name: str | None = None, tone: int | None = None)
 
 def rule(
     *,
-    x: float | None = None,
-    y: float | None = None,
+    x: Values = None,
+    y: Values = None,
     text: str = "",
     dash: str | None = None,
     tone: int | None = None,

@@ -177,7 +177,15 @@ def train_weighted(
     every = check_lengths(steps, record_every)
     pair = jnp.asarray(np.stack([given / given.mean(), np.ones(len(x))]), outputs.dtype)
     stepper = as_optimizer(optimizer, None, model, params, x.shape[1:], 1.0)
-    moving = _Weighted(model, params, stepper, x, y, x_test, jnp.asarray(weight_decay))
+    moving = _Weighted(
+        model=model,
+        params=params,
+        optimizer=stepper,
+        x=x,
+        y=y,
+        x_test=x_test,
+        decay=jnp.asarray(weight_decay),
+    )
     path = follow(moving, steps=steps - steps % every, every=every, copies=pair)
     tests, errors = path.seen
     if not np.isfinite(tests).all():

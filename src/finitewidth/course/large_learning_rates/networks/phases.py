@@ -121,7 +121,8 @@ def training_phases(
     rates = jax.tree.broadcast(1.0 if rates is None else rates, params)
     kernel = _largest(outputs, jax.tree.map(lambda p: p[None], params), rates)[0]
     etas = jnp.asarray(edges) / kernel
-    moving = _AtStep(outputs, params, y, gradient_descent(params, 0.0, rates))
+    plain = gradient_descent(params, 0.0, rates)
+    moving = _AtStep(outputs=outputs, params=params, y=y, optimizer=plain)
     path = follow(moving, steps=steps, copies=etas, together=False)
     ends = _largest(outputs, path.end.params, rates)
     return TrainingPhases(edges, float(kernel), path.seen, np.asarray(etas * ends))

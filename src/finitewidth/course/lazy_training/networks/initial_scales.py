@@ -125,7 +125,8 @@ def train_at_scales(
     numbers = jnp.asarray(factors, x.dtype)
     widest = _largest(model, _times(params, numbers), x, y, tensor)
     eta = edge / jnp.maximum(widest, _largest(model, _times(params, jnp.ones(1, x.dtype)), x, y, tensor))
-    moving = _FromScale(model, params, gradient_descent(params, 0.0, tensor), x, y, x_test, y_test)
+    plain = gradient_descent(params, 0.0, tensor)
+    moving = _FromScale(model=model, params=params, optimizer=plain, x=x, y=y, x_test=x_test, y_test=y_test)
     # The mean over outputs, too, is part of the loss but not of the kernel.
     path = follow(moving, steps=steps, every=steps, copies=(numbers, eta * y.shape[1]))
     train_losses, test_losses, motion = (part[:, -1] for part in path.seen)

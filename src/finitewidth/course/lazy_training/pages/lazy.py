@@ -179,12 +179,12 @@ def pieces(state: State) -> Iterator[Picture]:
         function, motion = trained(width, scaling, float(scale))
         gaps.append(np.sqrt(np.mean((function - lazy) ** 2)))
         motions.append(motion)
-        found = charts.measured(SCAN[: i + 1], tone=1)
+        scales = SCAN[: i + 1]
         shown = {
             "function": [points],
             "orders": [
-                {**found, "y": np.array(gaps), "name": "network and twin, trained"},
-                {**found, "y": np.array(motions), "name": ""},
+                charts.measured(scales, np.array(gaps), "network and twin, trained", 1),
+                charts.measured(scales, np.array(motions), "", 1),
             ],
         }
         yield {"done": i + 3, "of": total, "figures": shown}

@@ -86,13 +86,13 @@ def label_noise_runs(
     if batch_size > len(x):
         raise ValueError(f"batch_size={batch_size} is larger than the data of {len(x)} points.")
     moving = _NoisyLabels(
-        apply,
-        params,
-        x,
-        y,
-        jnp.asarray(float(noise_std)),
-        batch_size,
-        gradient_descent(params, learning_rate),
+        apply=apply,
+        params=params,
+        x=x,
+        y=y,
+        noise_std=jnp.asarray(float(noise_std)),
+        batch_size=batch_size,
+        optimizer=gradient_descent(params, learning_rate),
     )
     # The steps after the last record are left out.
     path = follow(moving, steps=steps - steps % every, every=every, copies=jax.random.split(key, chains))
