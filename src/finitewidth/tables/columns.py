@@ -34,8 +34,7 @@ def index_column(table: Table) -> str | None:
         if not is_number(column) or table.rows < 2:
             continue
         plain = name.strip().lower()
-        steps = np.diff(column.astype(float))
-        counts = column[0] in (0, 1) and bool((steps == 1).all())
+        counts = column[0] in (0, 1) and np.array_equal(column, column[0] + np.arange(table.rows))
         numbers_rows = bool((column == np.round(column)).all()) and len(np.unique(column)) == table.rows
         if place == 0 and plain in _NAMELESS and numbers_rows:
             return name

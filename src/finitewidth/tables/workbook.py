@@ -34,7 +34,8 @@ def read_workbook(path: Path, sheet: str | None) -> tuple["pl.DataFrame", list[s
         # Read as bytes: the reader keeps a file open.
         frame, notes = _without_titles(path, path.read_bytes(), chosen)
     except pl.exceptions.NoDataError:
-        raise ValueError(f"{path} holds no rows of data in its sheet {chosen!r}.") from None
+        where = "first sheet" if sheet is None else f"sheet {sheet!r}"
+        raise ValueError(f"{path} holds no rows of data in its {where}.") from None
     except (
         fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError, EOFError, zipfile.BadZipFile,
         zlib.error, NotImplementedError, RuntimeError, KeyError, ElementTree.ParseError,
@@ -58,11 +59,12 @@ def _chosen(path: Path, sheets: list[str], sheet: str | None) -> str:
 def _without_titles(path: Path, content: bytes, sheet: str) -> tuple["pl.DataFrame", list[str]]:
     """The sheet below its header; rows above the header that have one cell are left out."""
     notes: list[str] = []
-    for row in range(_MOST_TITLES + 1):
-        frame = _sheet(content, sheet, row)
+    frame = _sheet(content, sheet, 0)
+    for row in range(1, _MOST_TITLES + 1):
         names = [name for name in frame.columns if not name.startswith("__UNNAMED__")]
-        if len(frame.columns) < 3 or len(names) != 1 or row == _MOST_TITLES:
+        if len(frame.columns) < 3 or len(names) != 1:
             break
+        frame = _sheet(content, sheet, row)
         notes.append(f"the line {names[0]!r} above the header of {path.name} was left out.")
     unnamed = {name: "" for name in frame.columns[:1] if name.startswith("__UNNAMED__")}
     return frame.rename(unnamed), notes

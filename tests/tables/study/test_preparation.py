@@ -278,3 +278,14 @@ def test_doubts_are_among_the_notes():
 def test_odd_targets_infinite_numbers_and_two_units_are_refused(train, test, target, sentence):
     with pytest.raises(ValueError, match=sentence):
         prepare(train, test, Options(target=target))
+
+
+@pytest.mark.parametrize("size", [1.7e308, 5e-324])
+def test_inputs_at_the_ends_of_what_numbers_can_be(size):
+    signs = np.where(np.arange(20) % 3 == 0, -1.0, 1.0)
+    plain, extreme = (
+        prepare(table(c=signs * factor), table(c=signs * factor), TARGET) for factor in (1, size)
+    )
+    assert extreme.features == ("a", "b", "c")
+    assert_close(extreme.x_train, plain.x_train)
+    assert_close(extreme.x_test, plain.x_test)
