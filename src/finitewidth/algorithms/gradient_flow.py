@@ -3,6 +3,10 @@ r"""Gradient flow: after a time t a mode has kept $e^{-\lambda t}$ of its residu
 import math
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
+from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import is_number
 from finitewidth._base.either import AnyNumber, Setting, holds_tracer, is_traced_number
 from finitewidth._base.linalg import smooth_filters
@@ -48,7 +52,7 @@ class GradientFlow(SpectralAlgorithm):
         numpy = eigenvalues.__array_namespace__()
         if self.converged:
             return numpy.where(eigenvalues > 0, 0.0, 1.0)
-        return numpy.exp(-self.time * eigenvalues)
+        return numpy.exp(-self._times(eigenvalues))
 
     def gain(self, eigenvalues):
         if self.converged:
@@ -56,9 +60,16 @@ class GradientFlow(SpectralAlgorithm):
         if holds_tracer(eigenvalues, self.time):
             return smooth_filters.flow_gain(eigenvalues, self.time)
         numpy = eigenvalues.__array_namespace__()
-        x = self.time * eigenvalues
-        safe = numpy.where(x > 0, x, 1)
-        return self.time * numpy.where(x > 0, -numpy.expm1(-x) / safe, 1)
+        x = self._times(eigenvalues)
+        learnt = -numpy.expm1(-x) / numpy.where(x > 0, eigenvalues, 1)
+        return numpy.where(x > 0, learnt, min(self.time, _largest(eigenvalues)))
+
+    def _times(self, eigenvalues: Float[AnyArray, "*n"]) -> Float[AnyArray, "*n"]:
+        """Time times eigenvalue: of a time beyond the numbers of their type, that of the largest number."""
+        if holds_tracer(eigenvalues, self.time):
+            return self.time * eigenvalues
+        with np.errstate(over="ignore"):
+            return min(self.time, _largest(eigenvalues)) * eigenvalues
 
     def clock(self) -> Flow:
         return Flow(float(self.time))
@@ -69,5 +80,16 @@ class GradientFlow(SpectralAlgorithm):
     def descent(self, largest: float) -> GradientDescent:
         if self.converged:
             return GradientDescent().resolved(largest)
-        steps = max(1, math.ceil(self.time * largest / (2 * _FLOW_STEP)))
+        length = self.time * largest / (2 * _FLOW_STEP)
+        if length >= 2**63:
+            raise ValueError(
+                f"networks follow a flow in small steps, and a time of {self.time:.1g} takes {length:.1g} of "
+                "them: shorten it, or ask for the end, GradientFlow()."
+            )
+        steps = max(1, math.ceil(length))
         return GradientDescent(self.time / steps, steps)
+
+
+def _largest(values: Float[AnyArray, "*n"]) -> float:
+    """Largest number of their type."""
+    return float(np.finfo(values.dtype).max)

@@ -174,7 +174,15 @@ def smoother(
     spectrum: Spectrum | None = None,
 ) -> Float[Array, "test train"]:
     """M(t): the map from training labels to predictions, starting from zero."""
-    filtered = training_filter(kernel, algorithm, ridge, spectrum)
+    return smoothed(training_filter(kernel, algorithm, ridge, spectrum), kernel_test_train, spectrum)
+
+
+def smoothed(
+    filtered: Cholesky | SpectralFilter | MatrixFilter | FollowedCholesky,
+    kernel_test_train: Float[Array, "test train"],
+    spectrum: Spectrum | None = None,
+) -> Float[Array, "test train"]:
+    """The same from a filter at hand."""
     if isinstance(filtered, MatrixFilter | FollowedCholesky):
         return filtered.solve(kernel_test_train.T).T
     right = kernel_test_train if spectrum is None else np.asarray(kernel_test_train)

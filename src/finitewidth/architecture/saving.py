@@ -64,6 +64,7 @@ _CLASSES = {
     "Origins": "finitewidth.prediction.law.correction",
     "ExpansionRange": "finitewidth.prediction.law.expansion_range",
     "KinkRange": "finitewidth.prediction.law.kink_range",
+    "NumericalError": "finitewidth.prediction.law.numerical_error",
     "Provenance": "finitewidth.prediction.law.provenance",
     "TrainingProblem": "finitewidth.prediction.problem.training_problem",
     "LossCurves": "finitewidth.prediction.methods.infinite_width.curves",

@@ -19,12 +19,14 @@ from finitewidth.prediction.law.expansion_range import ExpansionRange
 from finitewidth.prediction.law.kink_range import KinkRange
 from finitewidth.prediction.law.large_law import LargeLaw
 from finitewidth.prediction.law.methods import BayesianInference, Method, Progress
+from finitewidth.prediction.law.numerical_error import check_rounding
 from finitewidth.prediction.law.provenance import Provenance
 from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
 from finitewidth.prediction.methods.large.budget import check_memory, chosen_solver
 from finitewidth.prediction.problem.data import Start
 from finitewidth.prediction.problem.training_problem import TrainingProblem, checked_data
 from finitewidth.statistics.wide.inputs import ArrayLike
+from finitewidth.statistics.wide.rounding import kernel_rounding
 
 
 @overload
@@ -196,7 +198,10 @@ def predict(
         finite = bool(order) or (method is not None and not method.expands)
         if finite and initial is not None:
             raise ValueError("finite width describes networks with a random start: leave out initial.")
-        law = trained_distribution(problem, training, initial=initial, ridge=ridge)
+        rounding = None if followed else kernel_rounding(problem.net, problem.x_train, problem.x_test)
+        law = trained_distribution(problem, training, initial=initial, ridge=ridge, rounding=rounding)
+        if law.numerical_error is not None:
+            check_rounding(law.numerical_error, float(ridge), law.mean.dtype == np.float32)
         if finite:
             chosen_method = method or _method_of(order)
             correction = chosen_method.correct(problem, training, law, ridge=float(ridge), progress=progress)

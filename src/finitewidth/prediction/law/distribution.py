@@ -16,6 +16,7 @@ from finitewidth.architecture.saving import save
 from finitewidth.prediction.law.correction import Correction, Origins
 from finitewidth.prediction.law.expansion_range import ExpansionRange
 from finitewidth.prediction.law.kink_range import KinkRange
+from finitewidth.prediction.law.numerical_error import NumericalError
 from finitewidth.prediction.law.provenance import Provenance
 from finitewidth.prediction.law.trusted_range import TrustedRange, range_of
 from finitewidth.prediction.problem.data import as_targets
@@ -40,12 +41,15 @@ class TrainedDistribution(eqx.Module):
         What finite width adds, included in mean and covariance; None for order=0.
     provenance
         The training problem and its settings, when the law comes from `predict`: what `verify` trains.
+    numerical_error
+        What rounding makes of mean and variances at infinite width, estimated; None where nobody asked.
     """
 
     mean: Float[Array, "test out"]
     covariance: Float[Array, "test test"]
     correction: Correction | None = None
     provenance: Provenance | None = None
+    numerical_error: NumericalError | None = None
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write the law, its network, data and settings into one file; `finitewidth.load` reads it.
@@ -68,7 +72,9 @@ class TrainedDistribution(eqx.Module):
         covariance = self.covariance
         if correction.covariance is not None:
             covariance = covariance + correction.covariance
-        return TrainedDistribution(self.mean + correction.mean, covariance, correction, self.provenance)
+        return TrainedDistribution(
+            self.mean + correction.mean, covariance, correction, self.provenance, self.numerical_error
+        )
 
     @property
     def infinite_width(self) -> "TrainedDistribution":
@@ -77,7 +83,8 @@ class TrainedDistribution(eqx.Module):
             return self
         added = self.correction.covariance
         covariance = self.covariance if added is None else self.covariance - added
-        return TrainedDistribution(self.mean - self.correction.mean, covariance)
+        mean = self.mean - self.correction.mean
+        return TrainedDistribution(mean, covariance, numerical_error=self.numerical_error)
 
     @property
     def mean_correction(self) -> Float[Array, "test out"]:

@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from finitewidth.prediction.law.numerical_error import NumericalError
+
 
 class PointwiseLaw(eqx.Module):
     """Mean and variance over initialisations at every test point, at infinite width.
@@ -17,10 +19,13 @@ class PointwiseLaw(eqx.Module):
         (test, out)
     variance
         (test,), of every output component; rounding may leave it a little below zero.
+    numerical_error
+        What rounding makes of both, estimated; None where nobody asked.
     """
 
     mean: Float[Array, "test out"]
     variance: Float[Array, " test"]
+    numerical_error: NumericalError | None = None
 
     @property
     def std(self) -> Float[Array, " test"]:

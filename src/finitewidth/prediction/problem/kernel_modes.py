@@ -37,13 +37,14 @@ class PointsInModes(eqx.Module):
     ----------
     reach, nngp
         NTK and NNGP kernel of test and training points, times the eigenvectors, (test, train).
-    prior
-        NNGP kernel of every test point with itself, (test,).
+    prior, own
+        NNGP kernel and NTK of every test point with itself, (test,).
     """
 
     reach: Float[np.ndarray, "test train"]
     nngp: Float[np.ndarray, "test train"]
     prior: Float[np.ndarray, " test"]
+    own: Float[np.ndarray, " test"]
 
 
 class KernelModes(eqx.Module):
@@ -72,16 +73,14 @@ class KernelModes(eqx.Module):
         spectrum = Spectrum.in_place(matrix)
         return cls(spectrum, congruence(spectrum.eigenvectors, nngp))
 
-    def reaching(
-        self, strips: Iterable[tuple[slice, Kernels]], prior: Float[AnyArray, " test"]
-    ) -> "KernelModes":
+    def reaching(self, strips: Iterable[tuple[slice, Kernels]], own: Kernels) -> "KernelModes":
         """These modes with test points: kernels (test, train) of some of them at a time, and their own."""
-        V, own = np.asarray(self.spectrum.eigenvectors), np.asarray(prior)
-        reach, nngp = (np.empty((len(own), len(V)), V.dtype) for _ in range(2))
+        V, prior = np.asarray(self.spectrum.eigenvectors), np.asarray(own.nngp)
+        reach, nngp = (np.empty((len(prior), len(V)), V.dtype) for _ in range(2))
         for rows, part in strips:
             np.matmul(np.asarray(part.ntk), V, out=reach[rows])
             np.matmul(np.asarray(part.nngp), V, out=nngp[rows])
-        return KernelModes(self.spectrum, self.nngp, PointsInModes(reach, nngp, own))
+        return KernelModes(self.spectrum, self.nngp, PointsInModes(reach, nngp, prior, np.asarray(own.ntk)))
 
     def left_out(self, ridge: float | int, y: Float[AnyArray, "train out"]) -> LeftOut:
         """Predictions at each training point by networks trained to the end without it."""

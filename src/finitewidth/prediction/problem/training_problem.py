@@ -17,7 +17,14 @@ from finitewidth.architecture.networks import refuse_random_passes
 from finitewidth.prediction.problem.data import as_targets, first_duplicate, warn_of_few_rows
 from finitewidth.prediction.problem.kernel_modes import KernelModes
 from finitewidth.statistics.wide.inputs import ArrayLike, as_inputs, check_same_shape
-from finitewidth.statistics.wide.kernels import Kernels, kernel_blocks, kernel_strips, kernels, own_outputs
+from finitewidth.statistics.wide.kernels import (
+    Kernels,
+    kernel_blocks,
+    kernel_strips,
+    kernels,
+    own_outputs,
+    refuse_overflow,
+)
 
 # Of so few points, all kernels are blocks of one matrix: compiling takes longer than anything else.
 _FEW = 512
@@ -92,11 +99,11 @@ class TrainingProblem(eqx.Module):
         x_train, y, x_test = checked_data(net, x_train, y_train, x_test)
         if len(x_train) + len(x_test) <= _FEW:
             train, test_train, test = jax.block_until_ready(kernel_blocks(net, x_train, x_test))
-            modes = KernelModes.of(train).reaching([(slice(None), test_train)], jnp.diag(test.nngp))
+            modes = KernelModes.of(train).reaching([(slice(None), test_train)], Kernels(*map(jnp.diag, test)))
         else:
             modes = KernelModes.of_inputs(net, x_train)
             strips = kernel_strips(net, x_test, x_train)
-            modes = modes.reaching(strips, own_outputs(net, x_test).nngp)
+            modes = modes.reaching(strips, own_outputs(net, x_test))
         return cls(net, x_train, y, x_test, modes=modes)
 
     @classmethod
@@ -143,7 +150,8 @@ class TrainingProblem(eqx.Module):
             every = ProblemKernels(train, kernels(net, x_test, x_train), kernels(net, x_test))
         # What follows is LAPACK; its threads and those of a kernel still under way would fight for the cores.
         modes = None if self.modes is None else dataclasses.replace(self.modes, test=None)
-        return dataclasses.replace(self, x_test=x_test, kernels=jax.block_until_ready(every), modes=modes)
+        refuse_overflow(*jax.block_until_ready(every))
+        return dataclasses.replace(self, x_test=x_test, kernels=every, modes=modes)
 
     @property
     def train(self) -> Kernels:

@@ -102,3 +102,13 @@ def _check_values(name: str, x: Float[np.ndarray, "n ..."], net: Layer) -> None:
             f"{name} has a zero vector in row {np.argmax(dead)} ({np.sum(dead)} in all): with C_b = 0 in "
             "the first layer its preactivation has no variance. Remove it, or set C_b > 0."
         )
+    limits, size = np.finfo(x.dtype), np.abs(by_point).max(axis=1)
+    lost = size < np.sqrt(limits.tiny / limits.eps)
+    if lost.any():
+        row = int(np.argmax(lost))
+        more = ", or pass float64" if x.dtype == np.float32 else ""
+        raise ValueError(
+            f"{name} has a row of size {size[row]:.1g} (row {row}, {np.sum(lost)} in all), whose square is "
+            f"lost in {x.dtype}: with C_b = 0 in the first layer nothing else tells it from other rows. "
+            f"Multiply the inputs by a power of ten{more}."
+        )

@@ -94,9 +94,23 @@ def kernels(
         dtype = jnp.promote_types(x1.dtype, x2.dtype)
         x1, x2 = x1.astype(dtype), x2.astype(dtype)
     laws = resolved_laws(net, [x1] if x2 is None else [x1, x2], tolerance, terms)
-    if x2 is None:
-        return _symmetric(net, laws, x1)
-    return _rectangular(net, laws, x1, x2)
+    found = _symmetric(net, laws, x1) if x2 is None else _rectangular(net, laws, x1, x2)
+    refuse_overflow(found)
+    return found
+
+
+def refuse_overflow(*found: Kernels) -> None:
+    """Refuse kernels that are larger than numbers of their type can be."""
+    arrays = jax.tree.leaves(found)
+    if any(isinstance(array, Tracer) for array in arrays):
+        return
+    if not all(np.isfinite(np.asarray(array)).all() for array in arrays):
+        dtype = arrays[0].dtype
+        more = ", or pass inputs of float64" if dtype == np.float32 else ""
+        raise ValueError(
+            f"the kernels leave the range of {dtype}, which ends at {np.finfo(dtype).max:.1g}: divide the "
+            f"inputs by a power of ten, or lower C_b, C_W and the rates of the network{more}."
+        )
 
 
 def kernel_strips(
@@ -292,13 +306,14 @@ def kernel_blocks(
     net: Layer, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
 ) -> tuple[Kernels, Kernels, Kernels]:
     """Kernels (n1, n1), (n2, n1) and (n2, n2), as blocks of one matrix: one program instead of three."""
-    return _blocks(net, resolved_laws(net, [x1, x2], None, None), x1, x2)
+    return blocks_by_laws(net, resolved_laws(net, [x1, x2], None, None), x1, x2)
 
 
 @compiled_for_long_vectors
-def _blocks(
+def blocks_by_laws(
     net: Layer, laws: PairLaws, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]
 ) -> tuple[Kernels, Kernels, Kernels]:
+    """The same with pair laws that are known."""
     whole, n = _all_pairs(net, laws, jnp.concatenate([x1, x2])), len(x1)
     block = lambda rows, columns: jax.tree.map(lambda kernel: kernel[rows, columns], whole)
     first, second = slice(None, n), slice(n, None)

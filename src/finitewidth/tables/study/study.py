@@ -19,6 +19,7 @@ from finitewidth.architecture.spec import network
 from finitewidth.prediction.law.class_probabilities import winning_probability
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.large_law import LargeLaw
+from finitewidth.prediction.law.numerical_error import check_rounding
 from finitewidth.prediction.law.pointwise import PointwiseLaw
 from finitewidth.prediction.methods.infinite_width.curves import LossCurves, loss_curves
 from finitewidth.prediction.methods.infinite_width.ridge import choose_ridge, fitted_noise, held_out
@@ -26,6 +27,7 @@ from finitewidth.prediction.methods.infinite_width.trained import pointwise_law
 from finitewidth.prediction.methods.large.budget import check_memory, chosen_solver
 from finitewidth.prediction.problem.training_problem import TrainingProblem
 from finitewidth.prediction.selection.early_stopping import choose_stop
+from finitewidth.statistics.wide.rounding import kernel_rounding
 from finitewidth.tables.study.baselines import Baseline, baselines
 from finitewidth.tables.study.corrected_law import chosen_order, shown_law
 from finitewidth.tables.study.preparation import Prepared
@@ -221,7 +223,10 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         algorithm = algorithm.stopped(choose_stop(problem, algorithm, data.labels, ridge=ridge).at)
     announce("prediction")
     if lean:
-        law, remark = pointwise_law(problem, algorithm, ridge=ridge), order.remark
+        rounding = kernel_rounding(net, problem.x_train, problem.x_test)
+        law, remark = pointwise_law(problem, algorithm, ridge=ridge, rounding=rounding), order.remark
+        if law.numerical_error is not None:
+            check_rounding(law.numerical_error, ridge, single=False)
     else:
         law, remark = shown_law(
             problem,

@@ -5,6 +5,7 @@ $K_{BB}-K_{BA}C^{-1}K_{AB}$, and the log evidence $-\frac12 y^T C^{-1} y - \frac
 \frac N2\log 2\pi$ for every output.
 """
 
+import dataclasses
 import math
 from typing import Literal
 
@@ -21,20 +22,24 @@ from finitewidth._base.linalg.followed_cholesky import followed_cholesky
 from finitewidth.architecture.layer import Layer
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.methods import BayesianInference
+from finitewidth.prediction.law.numerical_error import check_rounding, numerical_error
 from finitewidth.prediction.methods.bayesian.scale_mixture import scale_mixture
 from finitewidth.prediction.problem.data import as_targets, first_duplicate
 from finitewidth.prediction.problem.training_problem import TrainingProblem
 from finitewidth.statistics.wide.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.wide.kernels import kernels
+from finitewidth.statistics.wide.rounding import Rounding, kernel_rounding
 
 
 def posterior(problem: TrainingProblem, inference: BayesianInference) -> TrainedDistribution:
     """Posterior mean and covariance of the noise-free outputs at the test points."""
     if inference.noise == 0:
         problem.refuse_duplicates("nngp", "noise")
-    return condition(
-        problem.train.nngp, problem.test_train.nngp, problem.test.nngp, problem.y, inference.noise
-    )
+    held = problem.train.nngp, problem.test_train.nngp, problem.test.nngp
+    rounding = None
+    if not traced(problem):
+        rounding = kernel_rounding(problem.net, problem.x_train, problem.x_test).nngp
+    return condition(*held, problem.y, inference.noise, rounding)
 
 
 def condition(
@@ -43,8 +48,9 @@ def condition(
     test: Float[Array, "test test"],
     y: Float[Array, "train out"],
     noise: float | int,
+    rounding: Rounding | None,
 ) -> TrainedDistribution:
-    """The Gaussian process of these covariances, given the labels."""
+    """The Gaussian process of these covariances, given the labels; `rounding` says how exact they are."""
     if traced(train, test_train, test, y):
         lower = followed_cholesky(train + noise * jnp.eye(len(train), dtype=train.dtype))
         half = jax.scipy.linalg.solve_triangular(lower, test_train.T, lower=True)
@@ -53,7 +59,13 @@ def condition(
     factor = factorise(train, noise, "the training NNGP kernel", "noise")
     half = factor.half_solve(test_train.T)
     mean = half.T @ factor.half_solve(y)
-    return TrainedDistribution(jnp.asarray(mean), test - half.T @ half)
+    law = TrainedDistribution(jnp.asarray(mean), test - half.T @ half)
+    if rounding is None:
+        return law
+    held, smoother = (train, test_train, test), factor.solve(test_train.T).T
+    error = numerical_error(held, rounding, held, rounding, smoother, factor.solve, y, mean)
+    check_rounding(error, float(noise), mean.dtype == np.float32, "noise")
+    return dataclasses.replace(law, numerical_error=error)
 
 
 def evidence(

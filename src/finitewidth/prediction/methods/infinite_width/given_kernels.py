@@ -11,12 +11,14 @@ from finitewidth.algorithms.gradient_descent import GradientDescent
 from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.methods import BayesianInference
+from finitewidth.prediction.law.numerical_error import check_rounding
 from finitewidth.prediction.methods.bayesian.posterior import condition
 from finitewidth.prediction.methods.infinite_width.trained import law_of_training
 from finitewidth.prediction.problem.data import as_targets
 from finitewidth.prediction.problem.training_problem import ProblemKernels
 from finitewidth.statistics.wide.inputs import ArrayLike
 from finitewidth.statistics.wide.kernels import Kernels
+from finitewidth.statistics.wide.rounding import KernelRounding
 
 AnyKernel = Kernels | ArrayLike
 
@@ -76,7 +78,7 @@ def predict_from_kernels(
             )
         given = _checked(train, test_train, test, "nngp")
         y = as_targets(y_train, len(given[0]), given[0].dtype)
-        return condition(*given, y, algorithm.noise)
+        return condition(*given, y, algorithm.noise, KernelRounding.of_digits(y.dtype).nngp)
     if algorithm is not None:
         check_algorithm(algorithm, "BayesianInference()")
     algorithm = algorithm or GradientDescent()
@@ -89,7 +91,7 @@ def predict_from_kernels(
         nngp, ntk = (_checked(train, test_train, test, which) for which in ("nngp", "ntk"))
         held = ProblemKernels(*map(Kernels, nngp, ntk))
         y = as_targets(y_train, len(held.train.ntk), held.train.ntk.dtype)
-        return law_of_training(held, y, algorithm, None, float(ridge))
+        return _checked_law(held, y, algorithm, None, float(ridge))
     return _from_a_start(train, test_train, y_train, algorithm, initial, float(ridge))
 
 
@@ -119,7 +121,7 @@ def _from_a_start(
     nothing = jnp.zeros((0, 0), dtype)
     if square.ndim == 2:
         held = ProblemKernels(Kernels(nothing, square), Kernels(nothing, reach), Kernels(nothing, nothing))
-        return law_of_training(held, y, algorithm, start, ridge)
+        return _checked_law(held, y, algorithm, start, ridge)
     if square.shape[0] != y.shape[1]:
         raise ValueError(
             f"train has {square.shape[0]} outputs and y_train has {y.shape[1]}; they must agree."
@@ -130,8 +132,23 @@ def _from_a_start(
         Kernels(nothing, jnp.asarray(as_matrix(reach))),
         Kernels(nothing, nothing),
     )
-    law = law_of_training(held, rows(y), algorithm, (rows(start[0]), rows(start[1])), ridge)
-    return TrainedDistribution(law.mean.reshape(-1, tests).T, jnp.zeros((tests, tests), dtype))
+    law = _checked_law(held, rows(y), algorithm, (rows(start[0]), rows(start[1])), ridge)
+    mean = law.mean.reshape(-1, tests).T
+    return TrainedDistribution(mean, jnp.zeros((tests, tests), dtype), numerical_error=law.numerical_error)
+
+
+def _checked_law(
+    held: ProblemKernels,
+    y: Array,
+    algorithm: SpectralAlgorithm,
+    start: tuple[Array, Array] | None,
+    ridge: float,
+) -> TrainedDistribution:
+    """With its numerical error, of kernels that are exact to their last digit."""
+    law = law_of_training(held, y, algorithm, start, ridge, rounding=KernelRounding.of_digits(y.dtype))
+    if law.numerical_error is not None:
+        check_rounding(law.numerical_error, ridge, y.dtype == np.float32)
+    return law
 
 
 def _checked(

@@ -5,6 +5,8 @@ $z_B = z_B(0) + M\,(y - z_A(0))$, so the trained outputs are Gaussian too, with 
 $K_{BB} - M K_{AB} - K_{BA} M^T + M K_{AA} M^T$.
 """
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,11 +15,27 @@ from finitewidth._base.either import holds_tracer, traced
 from finitewidth._base.linalg.cholesky import symmetric_product
 from finitewidth._base.linalg.congruence import congruence_diagonal
 from finitewidth.algorithms.interface import SpectralAlgorithm
-from finitewidth.algorithms.kernel_descent import Spectrum, smoother, spectral_filter
+from finitewidth.algorithms.kernel_descent import (
+    SpectralFilter,
+    Spectrum,
+    smoothed,
+    spectral_filter,
+    training_filter,
+)
 from finitewidth.prediction.law.distribution import TrainedDistribution
+from finitewidth.prediction.law.numerical_error import (
+    Held,
+    NumericalError,
+    Spread,
+    error_at_probes,
+    numerical_error,
+    probes,
+)
 from finitewidth.prediction.law.pointwise import PointwiseLaw
 from finitewidth.prediction.problem.data import Start, starting_outputs
+from finitewidth.prediction.problem.kernel_modes import KernelModes, PointsInModes
 from finitewidth.prediction.problem.training_problem import ProblemKernels, TrainingProblem
+from finitewidth.statistics.wide.rounding import KernelRounding
 
 
 def trained_distribution(
@@ -26,11 +44,13 @@ def trained_distribution(
     *,
     initial: Start | None = None,
     ridge: float | Array = 0.0,
+    rounding: KernelRounding | None = None,
 ) -> TrainedDistribution:
     """Mean and covariance of the trained outputs.
 
     `initial` is a given starting function, or its outputs on the training and the test points; without
-    it the start is random, with zero mean and covariance K.
+    it the start is random, with zero mean and covariance K. Told how exact the kernels are, by `rounding`,
+    the law says how exact it is itself.
     """
     if algorithm.converged and not holds_tracer(ridge) and ridge == 0:
         problem.refuse_duplicates()
@@ -38,7 +58,7 @@ def trained_distribution(
     spectrum = None if problem.modes is None else problem.modes.spectrum
     if initial is not None:
         start = starting_outputs(initial, problem.x_train, problem.x_test, problem.y.shape[1])
-    return law_of_training(problem.kernels_held, problem.y, algorithm, start, ridge, spectrum)
+    return law_of_training(problem.kernels_held, problem.y, algorithm, start, ridge, spectrum, rounding)
 
 
 def law_of_training(
@@ -48,21 +68,36 @@ def law_of_training(
     start: tuple[Array, Array] | None = None,
     ridge: float | Array = 0.0,
     spectrum: Spectrum | None = None,
+    rounding: KernelRounding | None = None,
 ) -> TrainedDistribution:
     """The same from kernels alone; `start` are outputs at the training and the test points."""
-    M = smoother(kernels.train.ntk, kernels.test_train.ntk, algorithm, ridge, spectrum)
+    training = training_filter(kernels.train.ntk, algorithm, ridge, spectrum)
+    M = smoothed(training, kernels.test_train.ntk, spectrum)
     if start is not None:
         at_train, at_test = start
-        return TrainedDistribution(at_test + M @ (y - at_train), jnp.zeros((len(M), len(M)), M.dtype))
-    if traced(M):
+        y = y - at_train
+        law = TrainedDistribution(at_test + M @ y, jnp.zeros((len(M), len(M)), M.dtype))
+    elif traced(M):
         half = M @ (kernels.train.nngp @ M.T / 2 - kernels.test_train.nngp.T)
-        return TrainedDistribution(M @ y, kernels.test.nngp + half + half.T)
-    spread = symmetric_product(M, kernels.train.nngp, kernels.test_train.nngp)
-    return TrainedDistribution(M @ y, kernels.test.nngp + spread)
+        law = TrainedDistribution(M @ y, kernels.test.nngp + half + half.T)
+    else:
+        spread = symmetric_product(M, kernels.train.nngp, kernels.test_train.nngp)
+        law = TrainedDistribution(M @ y, kernels.test.nngp + spread)
+    if rounding is None or traced(law):
+        return law
+    nngp, ntk = (tuple(part[which] for part in kernels) for which in (0, 1))
+    error = numerical_error(
+        ntk, rounding.ntk, nngp if start is None else None, rounding.nngp, M, training.solve, y, law.mean
+    )
+    return dataclasses.replace(law, numerical_error=error)
 
 
 def pointwise_law(
-    problem: TrainingProblem, algorithm: SpectralAlgorithm, *, ridge: float = 0.0
+    problem: TrainingProblem,
+    algorithm: SpectralAlgorithm,
+    *,
+    ridge: float = 0.0,
+    rounding: KernelRounding | None = None,
 ) -> PointwiseLaw:
     r"""The diagonal of that covariance, for a problem that `TrainingProblem.in_modes` returned.
 
@@ -79,4 +114,28 @@ def pointwise_law(
     mean = test.reach @ (gain[:, None] * (V.T @ np.asarray(problem.y)))
     overlap = np.einsum("ij,ij,j->i", test.nngp, test.reach, gain)
     spread = congruence_diagonal(test.reach, np.asarray(modes.nngp), gain, precise=True)
-    return PointwiseLaw(jnp.asarray(mean), jnp.asarray(test.prior - 2 * overlap + spread))
+    law = PointwiseLaw(jnp.asarray(mean), jnp.asarray(test.prior - 2 * overlap + spread))
+    if rounding is None:
+        return law
+    error = _error_in_modes(modes, test, V, gain, problem.y, mean, rounding)
+    return dataclasses.replace(law, numerical_error=error)
+
+
+def _error_in_modes(
+    modes: KernelModes,
+    test: PointsInModes,
+    V: np.ndarray,
+    gain: np.ndarray,
+    y: Array,
+    mean: np.ndarray,
+    rounding: KernelRounding,
+) -> NumericalError:
+    """From the modes of the kernels; rows of the training NTK are put together where they are needed."""
+    some, w, nngp = probes(len(mean)), np.asarray(modes.spectrum.eigenvalues), np.asarray(modes.nngp)
+    reach, between = test.reach[some], test.nngp[some]
+    M = (reach * gain) @ V.T
+    diagonal = np.einsum("ij,ij,j->i", V, V, w)
+    through = np.sum(M**2, axis=1) * np.mean(np.diag(nngp)) + test.prior[some]
+    spread = Spread(V @ (nngp @ (gain[:, None] * reach.T) - between.T), rounding.nngp.typical * through)
+    held = Held(lambda part: (V[part] * w) @ V.T, diagonal, reach @ V.T, test.own[some], M)
+    return error_at_probes(held, rounding.ntk, SpectralFilter(V, gain).solve, y, mean, spread)
