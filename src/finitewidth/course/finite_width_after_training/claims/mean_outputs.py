@@ -48,7 +48,7 @@ CLAIMS = (
         changes of the tangent kernel; c depends on the learning rate. At width 64 c/n removes at least two
         thirds of the difference.""",
         source=_SOURCE,
-        quick=TrainedEnsembles(_TANH[1:], (64, 128), 1000, 4000, 1, SEEN, closer=True),
+        quick=TrainedEnsembles(_TANH[1:], (64, 256), 3000, 12_000, 1, SEEN, closer=True),
         full=TrainedEnsembles(_TANH, _WIDTHS, 8000, 32_000, 2, 0.05, closer=True),
     ),
     MEAN.claim(
@@ -59,7 +59,7 @@ CLAIMS = (
         are predicted for GELU networks as well. At width 64 c/n removes at least two thirds of the
         difference.""",
         source=_SOURCE,
-        quick=TrainedEnsembles(_GELU[1:], (64, 128), 1000, 4000, 1, SEEN, closer=True),
+        quick=TrainedEnsembles(_GELU[1:], (64, 256), 4000, 16_000, 1, SEEN, closer=True),
         full=TrainedEnsembles(_GELU, _WIDTHS, 8000, 32_000, 2, 0.05, closer=True),
     ),
     MEAN.claim(
@@ -79,7 +79,7 @@ CLAIMS = (
         statement="""After any number of steps, and with several outputs, the trained mean moves by a
         predicted multiple of 1/n; the outputs are coupled at this order.""",
         source=_SOURCE,
-        quick=TrainedEnsembles(_STOPPED[:1], (64, 128), 4000, 16_000, 1, SEEN),
+        quick=TrainedEnsembles(_STOPPED[:1], (64, 256), 10_000, 40_000, 1, SEEN),
         full=TrainedEnsembles(_STOPPED, _WIDTHS, 16_000, 64_000, 2, 0.05),
     ),
 )

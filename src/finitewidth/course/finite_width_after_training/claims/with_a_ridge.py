@@ -138,7 +138,7 @@ CLAIMS = (
             "from the tensors of the tangent kernel and constant weights that know no step and no path. The "
             "weights of gradient flow with the ridge added to every eigenvalue give another c."
         ),
-        quick=TrainedEnsembles(_TANH[1:2], (64, 128), 2000, 8000, 1, SEEN),
+        quick=TrainedEnsembles(_TANH[1:2], (64, 256), 6000, 24_000, 1, SEEN),
         full=TrainedEnsembles(_TANH, _WIDTHS, (13_000, 8000, 18_000), 60_000, 2, 0.05),
     ),
     MEAN.claim(

@@ -93,7 +93,7 @@ CLAIMS = (
             "pairs of layers and from the linear response of the averages over neurons."
         ),
         source=f"{BEYOND}: residual networks by the method of {BOOK}",
-        quick=Residual(widths=(20, 80), draws=5_000),
+        quick=Residual(widths=(20, 80), draws=10_000),
         full=Residual(widths=(32, 64), draws=100_000),
         compare=compare_each(_TEXTS),
         wrong={"V": scaled(0.5), "D": scaled(0.5), "F": scaled(1.4), "B": scaled(1.3)},

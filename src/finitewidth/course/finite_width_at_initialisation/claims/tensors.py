@@ -19,12 +19,15 @@ from finitewidth.course.finite_width_at_initialisation.networks.tensors import (
     extrapolated,
     measured_differentials,
     measured_fluctuations,
-    shift,
 )
 from finitewidth.statistics.first_order.corrections import dense_corrections
 
 _X = np.array([[1.0, 0.3], [-0.4, 1.2]])
-_SHIFTS = (("K", "G1"), ("H", "H1"))
+_SHIFTS = ("G1", "H1")
+# Shifts of a tenth of the kernels, and less, drown in the noise of a few thousand networks.
+_SMALL_SHIFTS = {f"{name} depth 3": 2.0 for name in _SHIFTS}
+# What rounding leaves of the shifts of one hidden layer, which cancel draw by draw.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,8 @@ class Tensors:
 
 
 def _names(setting: Tensors, case: Case) -> tuple[str, ...]:
-    names = (*FLUCTUATIONS, *(DIFFERENTIALS if case.draws[1] else ()), "G1", "H1")
+    names = (*FLUCTUATIONS, *(DIFFERENTIALS if case.draws[1] else ()), *_SHIFTS)
     return tuple(name for name in names if name not in setting.unseen)
-
-
-def _coupled(setting: Tensors, case: Case) -> bool:
-    """Whether networks and their halves can tell the shifts of the mean kernels."""
-    return setting.smooth and case.depth > 2
 
 
 def _theory(setting: Tensors) -> Prediction:
@@ -91,14 +89,11 @@ def _measure(setting: Tensors, key) -> Measurement:
             for net, k in zip(nets, keys[:2], strict=True)
         )
         found = {name: extrapolated(narrow[name], wide[name]) for name in FLUCTUATIONS}
-        for mean, name in _SHIFTS:
-            found[name] = shift(narrow[mean], wide[mean], case.hidden[-1])
-        if _coupled(setting, case):
-            coupled = fluctuation_draws // 4
-            narrow, wide = (
-                measured_shifts(net, _X, k, coupled) for net, k in zip(nets, keys[4:], strict=True)
-            )
-            found |= {name: extrapolated(narrow[name], wide[name]) for _, name in _SHIFTS}
+        narrow, wide = (
+            measured_shifts(net, _X, k, fluctuation_draws // 5, smooth=setting.smooth)
+            for net, k in zip(nets, keys[4:], strict=True)
+        )
+        found |= {name: extrapolated(narrow[name], wide[name]) for name in _SHIFTS}
         if differential_draws:
             narrow, wide = (
                 measured_differentials(net, _X, k, differential_draws)
@@ -110,15 +105,13 @@ def _measure(setting: Tensors, key) -> Measurement:
 
 
 def _compare(setting: Tensors, predicted: Prediction, measured: Measurement) -> Checks:
-    """Two widths remove the next order, which leaves (depth/width)^2; as means they only find G1 and H1."""
+    """Two widths remove the next order, which leaves (depth/width)^2."""
     for case in setting.cases:
-        small = case.depth / min(case.hidden)
+        small = (case.depth / min(case.hidden)) ** 2
         for name in _names(setting, case):
             key = f"{name} depth {case.depth}"
-            mean_of_two_widths = name in ("G1", "H1") and not _coupled(setting, case)
-            left_out = small if mean_of_two_widths else small**2
-            allowed = left_out * np.abs(predicted[key]).max()
-            yield z_score(key, predicted[key], measured[key], allowed)
+            allowed = small * np.abs(predicted[key]).max()
+            yield z_score(key, predicted[key], measured[key], allowed + _ROUNDING)
 
 
 def _equal(hidden: tuple[int, ...], draws: tuple[int, int]) -> Case:
@@ -145,12 +138,11 @@ def _claim(
     *,
     smooth: bool = True,
     unseen: tuple[str, ...] = (),
-    wrong_P: float = 1.5,
     **about: Any,
 ) -> Claim:
-    """Tensors that are off by half must be rejected; a small P only if its sign is wrong."""
+    """Tensors that are off by half must be rejected."""
     setting, case = Tensors(activation, quick, smooth, unseen), quick[0]
-    factors = dict.fromkeys(_names(setting, case)[:-2], 1.5) | ({"P": wrong_P} if case.draws[1] else {})
+    factors = dict.fromkeys(_names(setting, case)[:-2], 1.5)
     return Claim(
         id=f"finite-width-tensors-{activation}",
         source=(
@@ -170,7 +162,7 @@ def _claim(
 CLAIMS = (
     _claim(
         "tanh",
-        (_equal((12,), (2000, 1000)),),
+        (_equal((12,), (20_000, 4000)),),
         (
             _equal((24,), (20_000, 10_000)),
             _equal((20, 30), (12_000, 8000)),
@@ -180,11 +172,10 @@ CLAIMS = (
         statement="""G1, V, H1, D, F, A, B (fluctuations) and P, Q, R, S, T, U (mean differentials of the NTK)
         of tanh networks follow layer recursions whose averages are over a single neuron; real networks at
         widths n and 2n, extrapolated, agree entry by entry, depth 2 to 4.""",
-        wrong_P=-1.0,
     ),
     _claim(
         "gelu",
-        (_unequal((12,), (2000, 1000)),),
+        (_unequal((12,), (20_000, 4000)),),
         (
             _unequal((24,), (20_000, 10_000)),
             _unequal((30, 20), (12_000, 8000)),
@@ -196,17 +187,18 @@ CLAIMS = (
     ),
     _claim(
         "relu",
-        (_unequal((12, 16), (6000, 0)),),
+        (_unequal((12, 16), (30_000, 0)),),
         (_unequal((20, 30), (20_000, 0)), _unequal((24, 30, 24), (10_000, 0))),
         title="ReLU: the fluctuations exist in spite of the kink",
         statement="""With the derivatives of the activation moved to the Gaussian density, G1, V, H1, D, F, A
         and B of ReLU networks are finite at all inputs, equal ones included; the differentials P to U are not
         defined.""",
+        notices=_SMALL_SHIFTS,
         smooth=False,
     ),
     _claim(
         "elu",
-        (_unequal((12,), (2000, 1000)),),
+        (_unequal((12,), (20_000, 4000)),),
         (_unequal((24,), (20_000, 10_000)), _unequal((30, 20), (12_000, 8000))),
         title="ELU: a jump of the curvature leaves all tensors finite",
         statement="""The slope of ELU is continuous and its curvature jumps at zero. All thirteen tensors
@@ -214,15 +206,15 @@ CLAIMS = (
         not see, so R is left out here.""",
         smooth=False,
         unseen=("R",),
-        wrong_P=-1.0,
     ),
     _claim(
         "selu",
-        (_equal((12, 16), (4000, 0)),),
+        (_equal((12, 16), (20_000, 0)),),
         (_equal((20, 30), (20_000, 0)), _equal((24, 30, 24), (10_000, 0))),
         title="SELU: a kink between curved sides leaves the fluctuations",
         statement="""The slope of SELU jumps at zero and its left side is curved. G1, V, H1, D, F, A and B
         exist at any inputs; the differentials P to U are not defined.""",
+        notices=_SMALL_SHIFTS,
         smooth=False,
     ),
 )

@@ -11,6 +11,10 @@ a part across it. The law of independent Gaussian weights is kept, exactly, when
 are the same standard Gaussian variables as those of the whole, stretched to the covariance that the half
 gives them. Products of preactivations and tangent kernels of such a layer, less their means given the layer
 below, average to zero and serve as control variates.
+
+A kink at zero is a line through the origin, so that an average over two Gaussian variables is smooth along
+every ray. Its nodes are rays at equal angles, turned by a random angle: the mean over turns is the average.
+With one hidden layer the whole is the average of its halves.
 """
 
 import functools
@@ -32,19 +36,22 @@ from finitewidth.networks.tangent.tangent_kernel import empirical_ntk
 # What enters from a half whose neurons are all off has no direction.
 _SMALLEST = 1e-100
 _NODES = 16
+# Rays, nodes along each of them, and where they end: beyond is e^-24 of the weight.
+_RAYS, _ALONG, _FURTHEST = 32, 12, 7.0
 # Numbers per node of the quadrature that three networks hold at a time.
 _NUMBERS = 50
 
 
 def measured_shifts(
-    net: Layer, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int
+    net: Layer, x: Float[np.ndarray, "n d"], key: PRNGKeyArray, draws: int, *, smooth: bool = True
 ) -> dict[str, Estimate]:
     """The coefficients of 1/width in the mean kernels, `G1` and `H1`, at this width, added up over layers.
 
-    The last hidden layer makes no shift: the mean over its neurons is the mean over any one of them.
+    The last hidden layer makes no shift: the mean over its neurons is the mean over any one of them. It is
+    averaged over by quadrature; an activation that is not `smooth` has its kink at zero, and two inputs.
     """
     net, shifts = dense_stack(net), []
-    for layer in range(len(net.hidden) - 1):
+    for layer in range(max(len(net.hidden) - 1, 1)):
         doubled = _with_width(net, layer, 2 * net.hidden[layer])
         key, layer_key = jax.random.split(key)
         samples = over_networks(
@@ -52,8 +59,8 @@ def measured_shifts(
             x,
             layer_key,
             draws,
-            functools.partial(_difference, layer),
-            numbers=_NUMBERS * _NODES ** len(x),
+            functools.partial(_difference, layer, smooth),
+            numbers=_NUMBERS * (_NODES ** len(x) if smooth else _RAYS * _ALONG),
         )
         # E f is its limit plus c / width: the whole less its halves is -c / (2 n) on average.
         factor = -2 * net.hidden[-1]
@@ -78,15 +85,17 @@ def _with_width(net: Layer, layer: int, width: int) -> Layer:
     return replaced(net, hidden=(*hidden[:layer], width, *hidden[layer + 1 :]))
 
 
-def _difference(layer: int, net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _difference(
+    layer: int, smooth: bool, net: Layer, params: Params, x: Float[Array, "n d"]
+) -> dict[str, Array]:
     """A network less the average of its halves."""
     net = dense_stack(net)
     n = net.hidden[layer] // 2
     half = _with_width(net, layer, n)
     entering = net.activation(net.preactivations(params, x)[layer])
-    whole = _observed(layer, net, params, x)
+    whole = _observed(layer, smooth, net, params, x)
     first, second = (
-        _observed(layer, half, _half(params, layer, neurons, entering), x)
+        _observed(layer, smooth, half, _half(params, layer, neurons, entering), x)
         for neurons in (slice(0, n), slice(n, 2 * n))
     )
     return jax.tree.map(lambda f, f_A, f_B: f - (f_A + f_B) / 2, whole, first, second)
@@ -124,8 +133,10 @@ def _inverse_lower(L: Float[Array, "points points"]) -> Float[Array, "points poi
     return jnp.stack(inverse)
 
 
-def _observed(layer: int, net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
-    """Mean kernels over the last two layers; what every layer between adds to its conditional mean."""
+def _observed(
+    layer: int, smooth: bool, net: Layer, params: Params, x: Float[Array, "n d"]
+) -> dict[str, Array]:
+    """Mean kernels over the last layers; what every layer between adds to its conditional mean."""
     controls = [jnp.zeros(0)]
     upper = np.triu_indices(len(x))
     for l in range(layer + 1, dense_stack(net).depth - 2):
@@ -135,10 +146,12 @@ def _observed(layer: int, net: Layer, params: Params, x: Float[Array, "n d"]) ->
             (z @ z.T / z.shape[1] - mean["K"])[upper],
             (jnp.einsum("kkab->ab", H) / z.shape[1] - mean["H"])[upper],
         ]
-    return {**_mean_kernels(net, params, x), "controls": jnp.concatenate(controls)}
+    deep = dense_stack(net).depth > 2
+    kernels = _mean_kernels(net, params, x, smooth) if deep else conditional_means(net, params, x)
+    return {"K": kernels["K"], "H": kernels["H"], "controls": jnp.concatenate(controls)}
 
 
-def _mean_kernels(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[str, Array]:
+def _mean_kernels(net: Layer, params: Params, x: Float[Array, "n d"], smooth: bool) -> dict[str, Array]:
     r"""Mean NNGP kernel and NTK over the weights of the last two layers.
 
     A neuron of the last hidden layer has $z\sim N(0,\hat K)$; given z, its weights have the mean
@@ -157,7 +170,7 @@ def _mean_kernels(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[st
     unmoved = net.lambda_b[-2] + lam * s.T @ s + C * jnp.einsum("jjab->ab", carried)
     along = C**2 * jnp.einsum("jc,kd,jkab->cdab", s, s, carried, optimize=True)
 
-    nodes, weights = _gaussian_nodes(len(x))
+    nodes, weights = _gaussian_nodes(len(x)) if smooth else _rays(params[-1].bias[0], net.C_b[-1])
     inverse = _inverse_lower(L)
     z, v = nodes @ L.T, nodes @ inverse
     value, slope = jax.jvp(net.activation, (z,), (jnp.ones_like(z),))
@@ -171,6 +184,20 @@ def _mean_kernels(net: Layer, params: Params, x: Float[Array, "n d"]) -> dict[st
         "K": net.C_b[-1] + net.C_W[-1] * values,
         "H": net.lambda_b[-1] + net.lambda_W[-1] * values + net.C_W[-1] * slopes,
     }
+
+
+def _rays(
+    unused: Float[Array, ""], variance: Float[Array, ""]
+) -> tuple[Float[Array, "nodes 2"], Float[Array, " nodes"]]:
+    """Nodes of two standard Gaussian variables on rays, turned by a bias that nothing else sees."""
+    turn = jax.scipy.stats.norm.cdf(unused / jnp.sqrt(variance))
+    angles = 2 * jnp.pi * (jnp.arange(_RAYS) + turn) / _RAYS
+    places, weights = np.polynomial.legendre.leggauss(_ALONG)
+    radii = _FURTHEST * (places + 1) / 2
+    weights = weights * radii * np.exp(-(radii**2) / 2)
+    unit = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
+    nodes = (radii[:, None, None] * unit).reshape(-1, 2)
+    return nodes, jnp.repeat(weights / weights.sum() / _RAYS, _RAYS)
 
 
 @functools.cache

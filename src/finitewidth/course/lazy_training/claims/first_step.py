@@ -38,7 +38,8 @@ class FirstSteps(RandomProblem):
         """Weights, inputs and both kinds of labels."""
         rng = self.rng(0)
         rows, x = rng.normal(size=(self.neurons, self.n_in + 1)), rng.normal(size=(self.points, self.n_in))
-        flat = lambda w: tanh_neurons(w.reshape(rows.shape), x)[:, 0]
+        points = jnp.asarray(x)
+        flat = lambda w: tanh_neurons(w.reshape(rows.shape), points)[:, 0]
         second = np.asarray(jax.jacfwd(jax.jacrev(flat))(jnp.asarray(rows.ravel())))
         fastest = np.linalg.svd(second.reshape(-1, rows.size), full_matrices=False)[2][0]
         outputs, jacobian = _by_hand(rows, x)

@@ -106,7 +106,12 @@ class LearningRates:
 
         How far the optimum is from that depends on the task, less so the difference of both parametrisations.
         """
-        return {"standard exponent": np.array([-1.4, -0.6]), "difference": np.array([0.7, 1.4])}
+        return {
+            "least standard exponent": np.array(-1.4),
+            "largest standard exponent": np.array(-0.6),
+            "least difference": np.array(0.7),
+            "largest difference": np.array(1.4),
+        }
 
     def measure(self, key) -> Measurement:
         data_key, test_key, net_key = jax.random.split(key, 3)
@@ -138,8 +143,9 @@ class LearningRates:
             "standard exponent": "exponent of the best learning rate, standard",
             "difference": "exponent of the best learning rate, mup less standard",
         }
-        nearest = {name: np.clip(measured[name].value, *predicted[name]) for name in texts}
-        return [z_score(text, nearest[name], measured[name]) for name, text in texts.items()]
+        for name, text in texts.items():
+            ends = (predicted[f"{end} {name}"] for end in ("least", "largest"))
+            yield z_score(text, np.clip(measured[name].value, *ends), measured[name])
 
     def figure(self, predicted: Prediction, measured: Measurement) -> Figure:
         figure, axes = style.panels("The best learning rate shifts with width, or stays", count=2)
@@ -204,7 +210,7 @@ CLAIMS = (
         hidden weight moves by order n^(-1/2) in training; with outputs scaled by 1/n and a step proportional
         to n it moves by order one at any width.""",
         source=orf_543("pathologies") + " (mean-field scaling needs the step in proportion to n)",
-        quick=WeightMovement((64, 1024), networks=16),
+        quick=WeightMovement((64, 1024), networks=48),
         full=WeightMovement((64, 256, 1024, 4096, 16384), networks=32),
         compare=compare_each(
             {f"{name} exponent": f"exponent of the movement of a weight, {name}" for name in _MOVING},
@@ -223,6 +229,12 @@ CLAIMS = (
         source=f"{IEMS_402} (larger networks, smaller rates: standard parametrisation)",
         quick=LearningRates((32, 128), networks=10, exponents=(-9, -5)),
         full=LearningRates((32, 64, 128, 256), networks=12, exponents=(-12, -3)),
-        wrong={"standard exponent": scaled(0.0), "difference": scaled(0.0)},
+        bounds={
+            "least standard exponent": "below",
+            "largest standard exponent": "above",
+            "least difference": "below",
+            "largest difference": "above",
+        },
+        wrong={"largest standard exponent": scaled(10.0), "largest difference": scaled(0.0)},
     ),
 )
