@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import io
 import json
 import multiprocessing
 import os
@@ -314,6 +315,87 @@ def test_a_damaged_directory_of_the_archive_is_refused(laws, tmp_path):
     whole[whole.rindex(b"PK\x01\x02") + 6] = 210
     path.write_bytes(whole)
     with pytest.raises(ValueError, match=r"law\.npz is cut short"):
+        fw.load(path)
+
+
+def repacked(path, change=lambda members: None, compression=zipfile.ZIP_STORED):
+    """The archive once more, with other members."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def _npy(array) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _in_single_precision(members):
+    members["mean.npy"] = _npy(np.load(io.BytesIO(members["mean.npy"])).astype(np.float32))
+
+
+def _swapped(members):
+    members["mean.npy"], members["covariance.npy"] = members["covariance.npy"], members["mean.npy"]
+
+
+def _swapped_by_the_text(members):
+    text = json.loads(members["finitewidth.json"])
+    fields = text["content"]["fields"]
+    fields["mean"], fields["covariance"] = fields["covariance"], fields["mean"]
+    members["finitewidth.json"] = json.dumps(text).encode()
+
+
+def _huge(members):
+    """Many numbers in the header, and none behind it."""
+    file = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+    np.lib.format.write_array_header_1_0(file, header)
+    members["mean.npy"] = file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            _in_single_precision,
+            r"mean is an array of type <f4 and shape .*, and was saved with type <f8",
+        ),
+        (_swapped, r"mean is an array of type <f8 and shape .*, and was saved with .*, 1\)"),
+        (
+            _swapped_by_the_text,
+            r"covariance has type float64 and shape .*, 1\), which does not",
+        ),
+        (_huge, r"mean\.npy is not of the size that its header states"),
+    ],
+    ids=lambda case: getattr(case, "__name__", ""),
+)
+def test_arrays_that_are_others_than_those_saved_are_refused(laws, tmp_path, change, sentence):
+    path = laws["order 0"].save(tmp_path / "law.npz")
+    assert_same(with_kernels(fw.load(repacked(path))), laws["order 0"])
+    with pytest.raises(ValueError, match=f"law\\.npz is damaged: {sentence}"):
+        fw.load(repacked(path, change))
+
+
+def test_a_small_file_cannot_take_much_memory(laws, tmp_path):
+    """Zeros that are compressed a thousandfold, and one member under many names."""
+    path = laws["order 0"].save(tmp_path / "law.npz")
+    repacked(path, lambda members: members.update({"zeros.npy": _npy(np.zeros(10**6))}), zipfile.ZIP_DEFLATED)
+    assert path.stat().st_size < 10**5
+    with pytest.raises(ValueError, match=r"law\.npz is damaged: its members are compressed"):
+        fw.load(path)
+    path = laws["order 0"].save(tmp_path / "law.npz")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("zeros.npy", _npy(np.zeros(10**4)))
+        for place in range(10):
+            again = copy.copy(archive.getinfo("zeros.npy"))
+            again.filename = f"zeros-{place}.npy"
+            archive.filelist.append(again)
+    with pytest.raises(ValueError, match=r"law\.npz is damaged: its members are larger than the file"):
         fw.load(path)
 
 

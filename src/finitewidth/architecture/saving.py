@@ -5,6 +5,7 @@ for every array, bit by bit as it was. Nothing in it is executed: loading makes 
 here and of no others.
 """
 
+import dataclasses
 import importlib
 import importlib.metadata
 import inspect
@@ -14,11 +15,13 @@ import math
 import os
 import zipfile
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import jaxtyped
 
 from finitewidth._base.whole_files import whole_file
 from finitewidth.architecture.activations import Activation, as_activation
@@ -194,7 +197,8 @@ def _described(value: Any, where: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"key": where, "kind": str(jax.random.key_impl(value))}
     if isinstance(value, jax.Array | np.ndarray):
         arrays[where] = np.asarray(value)
-        return {"array": where, "of": "jax" if isinstance(value, jax.Array) else "numpy"}
+        kind = {"dtype": arrays[where].dtype.str, "shape": list(arrays[where].shape)}
+        return {"array": where, "of": "jax" if isinstance(value, jax.Array) else "numpy"} | kind
     name = _NAMES.get((type(value).__module__, type(value).__name__))
     if name is not None:
         places = {field: f"{where}.{field}".lstrip(".") for field in _fields(value)}
@@ -223,6 +227,7 @@ def _made(described: Any, members: dict[str, np.ndarray]) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(members[described["key"]]), impl=described["kind"])
     if "array" in described:
         array = members[described["array"]]
+        _refuse_other(described, array)
         return jnp.asarray(array) if described["of"] == "jax" else array
     if "tuple" in described:
         return tuple(_made(entry, members) for entry in described["tuple"])
@@ -233,6 +238,7 @@ def _made(described: Any, members: dict[str, np.ndarray]) -> Any:
     kind = getattr(importlib.import_module(module), own_name)
     made = {field: _made(entry, members) for field, entry in described["fields"].items()}
     arguments = inspect.signature(kind).parameters.values()
+    _refuse_misplaced(kind, made)
     listed = [made.pop(argument.name) for argument in arguments if argument.kind is argument.VAR_POSITIONAL]
     return kind(*(listed[0] if listed else ()), **made)
 
@@ -246,17 +252,59 @@ def _write(file: Any, text: str, arrays: dict[str, np.ndarray]) -> None:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
-def _read(archive: zipfile.ZipFile) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The text and the arrays of a file, every checksum compared."""
-    text = json.loads(archive.read(_TEXT))
-    arrays = {
-        name.removesuffix(".npy"): np.lib.format.read_array(
-            io.BytesIO(archive.read(name)), allow_pickle=False
+def _refuse_other(described: dict[str, Any], array: np.ndarray) -> None:
+    """Refuse an array that is not of the type and shape of the one that was saved."""
+    saved = described.get("dtype", array.dtype.str), tuple(described.get("shape", array.shape))
+    if (array.dtype.str, array.shape) != saved:
+        raise ValueError(
+            f"{described['array']} is an array of type {array.dtype.str} and shape {array.shape}, and was "
+            f"saved with type {saved[0]} and shape {saved[1]}."
         )
-        for name in archive.namelist()
-        if name != _TEXT
-    }
+
+
+def _refuse_misplaced(kind: type, made: dict[str, Any]) -> None:
+    """Refuse arrays whose axes contradict each other, such as a mean in the place of a covariance."""
+    types = (
+        {field.name: field.type for field in dataclasses.fields(kind)}
+        if dataclasses.is_dataclass(kind)
+        else {}
+    )
+    with jaxtyped("context"):
+        for name, value in made.items():
+            expected = types.get(name)
+            if not isinstance(value, jax.Array | np.ndarray) or not isinstance(expected, type | UnionType):
+                continue
+            if not isinstance(value, expected):
+                raise ValueError(
+                    f"{name} has type {value.dtype} and shape {value.shape}, which does not fit the rest of "
+                    f"the {kind.__name__}."
+                )
+
+
+def _read(archive: zipfile.ZipFile) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The text and the arrays of a file, every checksum compared.
+
+    Nothing is read that takes more memory than the file takes on disk.
+    """
+    members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise ValueError("its members are compressed, and those that save writes are not.")
+    assert archive.fp is not None
+    if sum(member.file_size for member in members) > os.fstat(archive.fp.fileno()).st_size:
+        raise ValueError("its members are larger than the file.")
+    text = json.loads(archive.read(_TEXT))
+    arrays = {m.filename.removesuffix(".npy"): _array(archive, m) for m in members if m.filename != _TEXT}
     return text, arrays
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError(f"{member.filename} is in a format that save does not write.")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+            raise ValueError(f"{member.filename} is not of the size that its header states.")
+    return np.lib.format.read_array(io.BytesIO(archive.read(member)), allow_pickle=False)
 
 
 def _refuse_newer(place: Path, text: dict[str, Any]) -> None:
