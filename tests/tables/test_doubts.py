@@ -81,7 +81,7 @@ def test_columns_that_are_copies():
         (CLASSES.copy(), CLASSES, True),
         (np.where(CLASSES == "yes", "paid", WORDS).astype(object), CLASSES, True),
         (with_cells(CLASSES, r3="no", r4="no", r5="no"), CLASSES, False),
-        (Y, np.where(Y == Y.max(), "rare", "often").astype(object), False),
+        (Y, np.where(Y.max() == Y, "rare", "often").astype(object), False),
         (np.array([f"{value}" for value in Y], object), Y, False),
     ],
 )
