@@ -124,7 +124,7 @@ def _are_names(cells: "pl.Series", values: "pl.Series") -> bool:
     """Whether these numbers are names such as 3e300, since no quantity covers so many orders of magnitude."""
     if not cells.str.contains(_POWER_OF_TEN).any():
         return False
-    sizes = values.abs().filter(values.is_finite() & (values != 0))
+    sizes = values.abs().filter(values.is_finite() & (values != 0)).to_numpy()
     return len(sizes) > 0 and float(sizes.max()) > _WIDEST_RANGE * float(sizes.min())
 
 

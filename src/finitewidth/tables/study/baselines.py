@@ -161,7 +161,7 @@ def _boosting(task: _Task) -> tuple[str, Any, str]:
 def _trees(task: _Task) -> tuple[str, Any, str]:
     from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
-    kind = ExtraTreesClassifier if task.classes else ExtraTreesRegressor
+    kind: Any = ExtraTreesClassifier if task.classes else ExtraTreesRegressor
     models = [
         (
             f"leaves of {rows} or more rows, {share:.0%} of the inputs tried for each cut",
