@@ -367,7 +367,7 @@ CALLS = {
     ),
     "verify networks str": (
         lambda: fw.verify(LAW, "3"),
-        "networks must be a whole number of at least 1, got '3'.",
+        "networks must be a whole number or \"enough\", got '3'.",
     ),
     "verify networks 1": (lambda: fw.verify(LAW, 1), "networks must be at least 3 to have a spread, got 1."),
     "verify networks 3.5": (

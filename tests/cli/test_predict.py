@@ -159,7 +159,29 @@ def test_verification_is_written_and_printed(command, prices, tmp_path):
     assert_close(told["difference of means"], np.sqrt(np.mean(gap**2) / size), 1e-5)
     assert_close(told["difference of means from noise alone"], np.sqrt(np.mean(spread**2) / 6 / size), 1e-5)
     assert told["expected from finite width, in order of magnitude"] == 2 / 32
-    assert told["agrees"] == check.agrees
+    assert (told["agrees"], told["alarms"]) == (check.agrees, list(check.alarms))
+    squares = np.mean((check.outputs - check.outputs.mean(axis=0)) ** 2, axis=(1, 2))
+    # A sixth of the squares is lost to their mean, in the ratio and not in the error.
+    relative = 5 / 6 * squares.std(ddof=1) / squares.mean() / np.sqrt(6) / 2
+    error = told["std, measured over predicted, standard error"] / told["std, measured over predicted"]
+    assert_close(error, relative, 1e-4)
+    whole = told["as a whole"]
+    assert_close(whole["mean, probability"], check.overall.mean, 1e-4)
+    assert_close(whole["std, measured over predicted"], check.overall.spread.ratio.value, 1e-4)
+    assert_close(whole["error of the predicted std noticed in 95 of 100 cases"], check.detectable, 1e-4)
+
+
+def test_enough_networks_are_trained_to_notice_what_is_asked(command, prices, tmp_path):
+    asked = ("--hidden", "32", "--steps", "2", "--order", "0", "--detect", "0.5", "--out", "run")
+    result = command("predict", "prices.csv", "--target", "price", *asked)
+    assert result.code == 0, result.err
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())["verification"]
+    assert 3 <= told["networks"] < 100
+    assert told["as a whole"]["error of the predicted std noticed in 95 of 100 cases"] <= 0.5
+    assert "or more would have been noticed nineteen times in twenty" in result.out
+    both = command("predict", "prices.csv", "--target", "price", "--detect", "0.5", "--verify", "9")
+    assert both.code == 2
+    assert "give --verify 9, or --detect 0.5 to have the number chosen; not both." in both.err
 
 
 def test_classes_are_detected_and_scored(command, tmp_path):

@@ -14,6 +14,7 @@ from finitewidth.prediction.law.correction import Correction
 from finitewidth.prediction.methods.infinite_width.trained import trained_distribution
 from finitewidth.prediction.problem.training_problem import TrainingProblem
 from finitewidth.tables.sets import built_in
+from finitewidth.verification.overall import LawError, planned_networks
 from finitewidth.verification.stopping import stop
 from tolerances import assert_close
 
@@ -186,7 +187,9 @@ def test_with_a_ridge_the_first_order_is_that_of_the_end(data):
     assert 0 < check.unsettled <= 1e-2
     assert_close(check.predicted_correction, np.asarray(law.mean_correction))
     assert_close(check.infinite_std, fw.predict(network(512), x, y, x_test, ridge=0.3).std)
-    assert_close(check.infinite_std_ratio / check.std_ratio, rms(law.std) / rms(check.infinite_std))
+    assert_close(
+        check.infinite_std_ratio.value / check.std_ratio.value, rms(law.std) / rms(check.infinite_std)
+    )
     assert "at the end of training" in str(check)
     assert "settle at the pace of the ridge" in str(check)
     hurried = fw.verify(law, 3, most_steps=5)
@@ -282,3 +285,40 @@ def test_the_spread_of_narrow_networks_is_that_of_the_first_order():
     assert check.agrees, str(check)
     infinite = fw.predict(net, *data, fw.GradientDescent(check.eta, check.steps))
     assert not dataclasses.replace(check, predicted_std=np.asarray(infinite.std)).agrees
+
+
+def test_enough_networks_notice_what_was_asked(data):
+    """Narrow networks differ more from each other than was planned for, and more of them are trained."""
+    law = fw.predict(network(10), *data, fw.GradientDescent(steps=3))
+    planned = planned_networks(
+        0.1,
+        np.asarray(law.covariance),
+        2,
+        2 / 10,
+        LawError.of(np.asarray(law.covariance), 2 / 10, None, None),
+    )
+    check = fw.verify(law, detect=0.1, dtype=jnp.float32)
+    assert check.detectable <= 0.1
+    assert check.networks > planned
+    assert len(check.outputs) == check.networks
+    assert len(np.unique(check.outputs[:, 0, 0])) == check.networks
+    first = fw.verify(law, planned, dtype=jnp.float32)
+    assert_close(check.outputs[:planned], first.outputs, 0.0)
+    assert first.detectable > 0.1
+    wide = fw.predict(network(2000), *data, fw.GradientDescent(steps=3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("finitewidth.verification.verify._DETECT", 0.3)
+        assert fw.verify(wide, "enough", dtype=jnp.float32).detectable <= 0.3
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"networks": 100, "detect": 0.1}, "give networks, a number, or detect; not both: got 100 and 0.1"),
+        ({"networks": "many"}, "networks must be a whole number or \"enough\", got 'many'"),
+        ({"detect": 0}, "detect must be a positive number, got 0"),
+    ],
+)
+def test_a_wrong_number_of_networks_is_refused(data, settings, sentence, unchecked_annotations):
+    with pytest.raises(ValueError, match=sentence):
+        fw.verify(fw.predict(network(4), *data), **settings)

@@ -81,8 +81,13 @@ def steps_or_infinity(text: str) -> float | int:
     return _whole("--steps", text, 0, None, ", or inf")
 
 
-def networks(count: int) -> int:
-    """The value of --verify: none, or enough for a spread."""
+def networks(text: str, detect: float | None) -> Any:
+    """How many networks --verify and --detect ask for: a number, "enough", or none."""
+    if detect is not None and text not in ("0", "enough"):
+        raise WrongValue(f"give --verify {text}, or --detect {detect:g} to have the number chosen; not both.")
+    if detect is not None or text == "enough":
+        return "enough"
+    count = _whole("--verify", text, 0, None, ", or enough")
     if count in (1, 2):
         raise ValueError(f"--verify {count} is too few networks for a spread; give 3 or more.")
     return count

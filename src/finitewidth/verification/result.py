@@ -3,7 +3,6 @@
 import math
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -12,9 +11,7 @@ from scipy import special
 
 from finitewidth.architecture.saving import save
 from finitewidth.prediction.methods.infinite_width.curves import LossCurves
-
-# How often networks that follow the law may be said to disagree with it.
-FALSE_ALARM = 1e-3
+from finitewidth.verification.overall import FALSE_ALARM, RATE, LawError, Overall, Ratio, compare
 
 
 class MeasuredCurves(eqx.Module):
@@ -24,16 +21,6 @@ class MeasuredCurves(eqx.Module):
     train_sem: Float[np.ndarray, " times"]
     test: Float[np.ndarray, " times"] | None
     test_sem: Float[np.ndarray, " times"] | None
-
-
-class CorrectionRatio(NamedTuple):
-    """How far networks move in the direction of their predicted correction, in units of it.
-
-    One means that finite width acts as predicted, zero that the networks are at infinite width.
-    """
-
-    value: float
-    sem: float
 
 
 class Verification(eqx.Module):
@@ -60,6 +47,10 @@ class Verification(eqx.Module):
         Of every network, (networks, test, out).
     predicted_loss, loss
         Loss per point during training; the predicted one is that of infinite width at any order.
+    predicted_covariance
+        Of the test points, for every output; with None the comparison as a whole goes by variances alone.
+    mean_error, covariance_error
+        Standard errors of a law that was sampled; None where it was not.
     """
 
     networks: int = eqx.field(static=True)
@@ -78,6 +69,9 @@ class Verification(eqx.Module):
     outputs: Float[np.ndarray, "networks test out"]
     predicted_loss: LossCurves
     loss: MeasuredCurves
+    predicted_covariance: Float[np.ndarray, "test test"] | None = None
+    mean_error: Float[np.ndarray, "test out"] | None = None
+    covariance_error: Float[np.ndarray, "test test"] | None = None
 
     def save(self, path: str | os.PathLike) -> Path:
         """Write the comparison and all outputs into one file; `finitewidth.load` gives every bit back."""
@@ -116,22 +110,21 @@ class Verification(eqx.Module):
     @property
     def expected_difference(self) -> float:
         """Relative size of what a prediction of this order leaves out, a power of depth/width."""
-        return (self.depth / self.width) ** self._power_left
+        return left_out(self.depth, self.width, self.order)
 
     @property
-    def _power_left(self) -> int:
-        """At order 1/2 what is left is of order 1/width, as at infinite width without kinks."""
-        return 2 if self.order == 1 else 1
+    def correction_ratio(self) -> Ratio | None:
+        """How far networks move in the direction of their predicted correction, in units of it.
 
-    @property
-    def correction_ratio(self) -> CorrectionRatio | None:
-        """The measured shift from infinite width, projected onto the predicted one; None at order 0."""
+        One means that finite width acts as predicted, zero that the networks are at infinite width. None at
+        order 0.
+        """
         if self.predicted_correction is None:
             return None
         correction = self.predicted_correction
         infinite = self.predicted_mean - correction
         share = np.einsum("nto,to->n", self.outputs - infinite, correction) / np.sum(correction**2)
-        return CorrectionRatio(float(share.mean()), float(share.std(ddof=1)) / math.sqrt(self.networks))
+        return Ratio(float(share.mean()), float(share.std(ddof=1)) / math.sqrt(self.networks))
 
     def shift_by_group(self, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Predicted and measured shifts from infinite width with standard errors, in groups of like size.
@@ -149,9 +142,15 @@ class Verification(eqx.Module):
         return np.array([predicted[m].mean() for m in members]), by_network.mean(axis=1), sem
 
     @property
-    def difference(self) -> float:
+    def difference(self) -> Ratio:
         """Root mean square difference of the means, relative to the predicted mean's size."""
-        return _relative(self.mean - self.predicted_mean, self.predicted_mean)
+        gap = self.mean - self.predicted_mean
+        size = math.sqrt(float(np.sum(gap**2)))
+        along = np.einsum("nto,to->n", self.outputs, gap) / max(size, np.finfo(float).tiny)
+        sem = float(along.std(ddof=1)) / math.sqrt(self.networks)
+        return Ratio(
+            _relative(gap, self.predicted_mean), sem / math.sqrt(float(np.sum(self.predicted_mean**2)))
+        )
 
     @property
     def noise(self) -> float:
@@ -159,45 +158,80 @@ class Verification(eqx.Module):
         return _relative(self.sem, self.predicted_mean)
 
     @property
-    def std_ratio(self) -> float:
+    def std_ratio(self) -> Ratio:
         """Measured over predicted spread, root mean square over test points."""
-        return _relative(self.std, self.predicted_std)
+        return self._over(self.predicted_std)
 
     @property
-    def infinite_std_ratio(self) -> float | None:
+    def infinite_std_ratio(self) -> Ratio | None:
         """Measured spread over the one of infinite width; None at order 0."""
-        return None if self.infinite_std is None else _relative(self.std, self.infinite_std)
+        return None if self.infinite_std is None else self._over(self.infinite_std)
+
+    def _over(self, std: Float[np.ndarray, " test"]) -> Ratio:
+        """The measured spread over another; networks are independent, the outputs of one are not."""
+        squares = np.mean((self.outputs - self.mean) ** 2, axis=(1, 2)) / np.mean(std**2)
+        value = _relative(self.std, std)
+        return Ratio(value, float(squares.std(ddof=1)) / (2 * value * math.sqrt(self.networks)))
 
     @property
     def z_limit(self) -> float:
-        """Standard errors that the worst of all comparisons exceeds by chance once in a thousand times."""
-        return -float(special.ndtri(FALSE_ALARM / (4 * self.predicted_mean.size)))
+        """Standard errors that the worst of all comparisons exceeds by chance once in four thousand times."""
+        return -float(special.ndtri(RATE / (4 * self.predicted_mean.size)))
+
+    @property
+    def overall(self) -> Overall | None:
+        """Mean, size and shape of the spread tested as a whole; None where the law has no spread."""
+        covariance = self.predicted_covariance
+        if covariance is None:
+            covariance = self.predicted_std**2
+        error = LawError.of(covariance, self.expected_difference, self.mean_error, self.covariance_error)
+        return compare(self.outputs, self.predicted_mean, covariance, self.depth / self.width, error)
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What differs from the law: "single outputs", and as a whole "mean", "spread" and "shape".
+
+        Networks that follow their law raise each of these once in four thousand times. What finite width adds
+        beyond the order of the law is not allowed for: with enough networks it is seen.
+        """
+        worst = max(np.abs(self.z_mean).max(), np.abs(self.z_std).max())
+        single = () if worst < self.z_limit else ("single outputs",)
+        overall = self.overall
+        return single if overall is None else single + overall.alarms
 
     @property
     def agrees(self) -> bool:
-        """Whether every mean and every spread is within `z_limit` standard errors of the law."""
-        return bool(max(np.abs(self.z_mean).max(), np.abs(self.z_std).max()) < self.z_limit)
+        """Whether there is no alarm; networks that follow their law raise one once in a thousand times."""
+        return not self.alarms
+
+    @property
+    def detectable(self) -> float:
+        """The relative error of the predicted spread that 95 of 100 comparisons like this one notice."""
+        overall = self.overall
+        return math.inf if overall is None else overall.spread.detectable
 
     def __str__(self) -> str:
         steps = "at the end of training" if self.unsettled > 0 else "after as many steps"
         beside = self.infinite_std_ratio
-        without = f" (infinite width: {beside:.3f})" if beside is not None else ""
+        without = f" (infinite width: {_with_error(beside)})" if beside is not None else ""
         anchored = f" and ridge {self.ridge:.3g}" if self.ridge else ""
         theory = "infinite width" if self.order == 0 else f"order {self.order} in 1/width"
-        power = "" if self._power_left == 1 else f"^{self._power_left}"
+        power = "" if _power_left(self.order) == 1 else f"^{_power_left(self.order)}"
+        gap = self.difference
         lines = [
             f"{self.networks} networks of width {self.width}, {self.steps} steps with eta = {self.eta:.3g}"
             f"{anchored}, against {theory} {steps}",
             _line("mean", self.z_mean),
-            _line("spread", self.z_std) + f"; measured / predicted {self.std_ratio:.3f}{without}",
-            f"the means differ by {100 * self.difference:.2g} % of their size, sampling noise alone would "
-            f"give {100 * self.noise:.2g} %; corrections of order (depth/width){power} = "
-            f"{100 * self.expected_difference:.2g} % are expected",
+            f"{_line('spread', self.z_std)}; measured / predicted {_with_error(self.std_ratio)}{without}",
+            f"the means differ by {100 * gap.value:.2g} +- {100 * gap.sem:.1g} % of their size, sampling "
+            f"noise alone would give {100 * self.noise:.2g} %; corrections of order (depth/width){power} = "
+            f"{100 * self.expected_difference:.2g} % are expected and not allowed for",
         ]
+        if (overall := self.overall) is not None:
+            lines += [overall_words(overall), detectable_words(overall)]
         if (ratio := self.correction_ratio) is not None:
             lines.append(
-                f"the networks' shift from infinite width is {ratio.value:.2f} +- {ratio.sem:.2f} times the "
-                "predicted one"
+                f"the networks' shift from infinite width is {_with_error(ratio, 2)} times the predicted one"
             )
         if self.distance_to_end > 0:
             lines.append(
@@ -208,7 +242,56 @@ class Verification(eqx.Module):
                 "features that training has moved settle at the pace of the ridge: "
                 f"{100 * self.unsettled:.2g} % of their way is left"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, self.verdict])
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: whether networks and law agree, and if not, in what they differ."""
+        if self.agrees:
+            rate = f"{1 / FALSE_ALARM:,.0f}"
+            return f"verdict: the networks agree with the law (a false alarm comes once in {rate} times)"
+        return f"verdict: the networks differ from the law in {alarm_words(self.alarms)}"
+
+
+def left_out(depth: int, width: int, order: int | str) -> float:
+    """Relative size of what a prediction of an order leaves out, a power of depth/width."""
+    return (depth / width) ** _power_left(order)
+
+
+def _power_left(order: int | str) -> int:
+    """At order 1/2 what is left is of order 1/width, as at infinite width without kinks."""
+    return 2 if order == 1 else 1
+
+
+def overall_words(overall: Overall) -> str:
+    """What the tests of the whole say, with their probabilities."""
+    where = f"{overall.directions} direction{'s' if overall.directions > 1 else ''} of the covariance"
+    if not overall.whitened:
+        where = f"{overall.directions} variances"
+    shape = "" if overall.shape is None else f", shape p = {overall.shape:.2g}"
+    return (
+        f"as a whole, in {where}: mean p = {overall.mean:.2g}, spread {_with_error(overall.spread.ratio)} "
+        f"times the predicted one, p = {overall.spread.p:.2g}{shape}; below {RATE:.2g} is an alarm"
+    )
+
+
+def detectable_words(overall: Overall) -> str:
+    """What the comparison could have seen."""
+    least = overall.spread.detectable
+    if not math.isfinite(least):
+        return "so few networks notice no wrong spread nineteen times in twenty"
+    return f"a spread wrong by {100 * least:.2g} % or more would have been noticed nineteen times in twenty"
+
+
+def alarm_words(alarms: tuple[str, ...]) -> str:
+    """Alarms as one says them."""
+    whole = [name for name in alarms if name != "single outputs"]
+    parts = [name for name in alarms if name == "single outputs"]
+    return " and in ".join(parts + ([f"{', '.join(whole)} as a whole"] if whole else []))
+
+
+def _with_error(ratio: Ratio, digits: int = 3) -> str:
+    return f"{ratio.value:.{digits}f} +- {ratio.sem:.{digits}f}"
 
 
 def _deviate(probability: np.ndarray) -> np.ndarray:

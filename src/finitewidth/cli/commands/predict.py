@@ -61,8 +61,17 @@ def predict(
         ),
     ] = "auto",
     verify: Annotated[
-        int, options.whole_number("--verify", "Number of real networks to train and compare with.", 0)
-    ] = 0,
+        str,
+        typer.Option(
+            "--verify", help="Number of real networks to train and compare with, or enough.", metavar="<int>"
+        ),
+    ] = "0",
+    detect: Annotated[
+        float | None,
+        options.number(
+            "--detect", "Train as many as notice a spread that is wrong by so much; 0.05 for --verify enough."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, options.path("--out", "Directory for the results; predict-NAME by default.")
     ] = None,
@@ -117,7 +126,7 @@ def predict(
             "not both."
         )
     rate, pull = options.auto_or_number("--eta", eta), options.auto_or_number("--ridge", ridge, zero=True)
-    length, trained = options.steps_or_infinity(steps), options.networks(verify)
+    length, trained = options.steps_or_infinity(steps), options.networks(verify, detect)
     if stop == "auto" and not math.isinf(length):
         raise ValueError(f"give --steps {length}, or --stop auto to have the number chosen; not both.")
     directory = out or Path(f"predict-{Path(data).stem}")
@@ -163,6 +172,7 @@ def predict(
         ridge=pull,
         order=_ORDERS[order],
         networks=trained,
+        detect=detect,
         most_steps=most_steps,
         most_samples=most_samples,
         seed=seed,

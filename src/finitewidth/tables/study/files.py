@@ -17,6 +17,7 @@ from finitewidth.report.directory import PREDICTIONS, REPORT, SUMMARY
 from finitewidth.tables.study.baselines import Baseline
 from finitewidth.tables.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.tables.study.study import Law, Study
+from finitewidth.verification.overall import RATE, Overall, Ratio
 from finitewidth.verification.result import Verification
 
 
@@ -177,17 +178,43 @@ def _verification(check: Verification) -> dict[str, Any]:
         "steps": check.steps,
         "dtype": "float32",
         "agrees": check.agrees,
+        "alarms": list(check.alarms),
+        "as a whole": _overall(check.overall),
         "limit in standard errors": check.z_limit,
         "mean, root mean square in standard errors": root_mean_square(check.z_mean),
         "mean, largest in standard errors": float(np.abs(check.z_mean).max()),
         "std, root mean square in standard errors": root_mean_square(check.z_std),
         "std, largest in standard errors": float(np.abs(check.z_std).max()),
-        "std, measured over predicted": check.std_ratio,
-        "std, measured over infinite width": check.infinite_std_ratio,
-        "difference of means": check.difference,
+        **_with_error("std, measured over predicted", check.std_ratio),
+        **_with_error("std, measured over infinite width", check.infinite_std_ratio),
+        **_with_error("shift, measured over predicted", check.correction_ratio),
+        **_with_error("difference of means", check.difference),
         "difference of means from noise alone": check.noise,
         "expected from finite width, in order of magnitude": check.expected_difference,
         "remaining in standard errors": check.distance_to_end,
         "way that moved features have to go": check.unsettled,
         "words": str(check),
     }
+
+
+def _overall(overall: Overall | None) -> dict[str, Any] | None:
+    if overall is None:
+        return None
+    return {
+        "directions": overall.directions,
+        "false alarms of each test": RATE,
+        "mean, probability": overall.mean,
+        **_with_error("std, measured over predicted", overall.spread.ratio),
+        "std, probability": overall.spread.p,
+        "shape, probability": overall.shape,
+        "error of the predicted std noticed in 95 of 100 cases": _attained(overall.spread.detectable),
+    }
+
+
+def _with_error(name: str, ratio: Ratio | None) -> dict[str, float | None]:
+    value, sem = (None, None) if ratio is None else ratio
+    return {name: value, f"{name}, standard error": sem}
+
+
+def _attained(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -102,7 +102,7 @@ def _refuse(choices: Choices, why: str) -> None:
         (choices.order in (1, "1/2"), f"--order {choices.order}"),
         (choices.stop == "auto", "--stop auto"),
         (not GradientDescent(choices.eta, choices.steps).converged, f"--steps {choices.steps}"),
-        (choices.networks > 0, f"--verify {choices.networks}"),
+        (bool(choices.networks), f"--verify {choices.networks}"),
     ]
     for wanted, words in asked:
         if wanted:

@@ -48,6 +48,7 @@ class Choices(NamedTuple):
 
     `stop="auto"` stops training where training rows that were left out are predicted best, and takes no ridge
     unless one is given. `order="auto"` adds the correction in 1/width where it takes less than half a minute.
+    `networks="enough"` trains as many as notice a spread that is wrong by `detect`, 0.05 if there is none.
     `compare` also fits other methods to the same rows. `network`, a table that `finitewidth.network` reads,
     takes the place of `hidden`, `activation` and the variances; its last layer gets the outputs it needs.
     """
@@ -61,7 +62,8 @@ class Choices(NamedTuple):
     stop: Literal["end", "auto"] = "end"
     ridge: float | Literal["auto"] = "auto"
     order: Literal[0, 1, "1/2", "auto"] = 0
-    networks: int = 0
+    networks: int | Literal["enough"] = 0
+    detect: float | None = None
     most_steps: int = 10_000
     most_samples: int = 300_000
     seed: int = 0
@@ -272,7 +274,8 @@ def _run(data: Prepared, choices: Choices, announce: Callable[[str], None]) -> S
         warnings.filterwarnings("ignore", message="the expansion in 1/.* is not small")
         check = verify(
             law,
-            choices.networks,
+            None if choices.detect else choices.networks,
+            detect=choices.detect,
             key=jax.random.key(choices.seed),
             y_test=data.y_test,
             dtype=jnp.float32,

@@ -15,7 +15,7 @@ from finitewidth.tables.study.baselines import Baseline
 from finitewidth.tables.study.preparation import Prepared, listed
 from finitewidth.tables.study.scores import ClassificationScores, RegressionScores, root_mean_square
 from finitewidth.tables.study.study import Study
-from finitewidth.verification.result import Verification
+from finitewidth.verification.result import Verification, alarm_words, detectable_words
 
 
 def describe(study: Study) -> list[str]:
@@ -250,13 +250,14 @@ def _uncertainty(study: Study) -> str:
 def _agreement(study: Study, check: Verification) -> str:
     size = np.abs(check.z_mean)
     verdict = (
-        f"Means and spreads agree with the law within {check.z_limit:.1f} standard errors everywhere."
+        "Networks and law agree: no single mean or spread and no test of the whole raises an alarm."
         if check.agrees
-        else f"Somewhere they differ from the law by more than {check.z_limit:.1f} standard errors."
+        else f"They differ from the law in {alarm_words(check.alarms)}, further than chance explains."
     )
     reason = (
         " The law is that of infinite width; real networks differ from it by a share of the order of "
-        f"depth / width = {100 * check.expected_difference:.2g} %, and enough of them show it."
+        f"depth / width = {100 * check.expected_difference:.2g} %, which is not allowed for: enough of them "
+        "show it."
         if check.order == 0
         else ""
     )
@@ -271,14 +272,27 @@ def _agreement(study: Study, check: Verification) -> str:
         if check.distance_to_end > 0
         else ""
     )
-    infinite = check.infinite_std_ratio
-    beside = "" if infinite is None else f", and {infinite:.2f} times the one of infinite width"
+    ratio, infinite, gap = check.std_ratio, check.infinite_std_ratio, check.difference
+    beside = "" if infinite is None else f", and {infinite.value:.2f} times the one of infinite width"
     when = "for the end of training" if check.unsettled > 0 else "for as many steps"
     return (
         f"To check this, {check.networks} real networks were drawn and trained for {check.steps:,} steps, "
         f"and compared with the prediction {when}. Their average is within two standard errors "
         f"of the predicted mean at {np.sum(size < 2)} of {size.size} outputs (noise alone: 95 %), and their "
-        f"spread is {check.std_ratio:.2f} times the predicted one{beside}. {verdict} The means differ by "
-        f"{100 * check.difference:.2g} % of their size, sampling noise alone would give "
-        f"{100 * check.noise:.2g} %.{reason}{followed}{end}"
+        f"spread is {ratio.value:.2f} (standard error {ratio.sem:.2f}) times the predicted one{beside}. "
+        f"{verdict}{_whole(check)} The means differ by {100 * gap.value:.2g} % (standard error "
+        f"{100 * gap.sem:.1g} %) of their size, sampling noise alone would give {100 * check.noise:.2g} %."
+        f"{reason}{followed}{end}"
+    )
+
+
+def _whole(check: Verification) -> str:
+    """The spread in all directions together, and what this comparison could have seen of it."""
+    overall = check.overall
+    if overall is None:
+        return ""
+    ratio, seen = overall.spread.ratio, detectable_words(overall)
+    return (
+        f" In all {overall.directions} directions together it is {ratio.value:.3f} (standard error "
+        f"{ratio.sem:.3f}) times the predicted one: {seen}."
     )
