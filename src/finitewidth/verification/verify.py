@@ -89,8 +89,8 @@ def verify(
     --------
     >>> import jax.numpy as jnp, finitewidth as fw
     >>> x = jnp.linspace(-1, 1, 4)[:, None]
-    >>> net = fw.MLP(hidden=(256,), activation="relu", C_b=0.1, C_W=2.0)
-    >>> law = fw.predict(net, x, jnp.sin(3 * x[:, 0]), jnp.array([[-0.5], [0.1]]))
+    >>> net = fw.MLP(hidden=(256,), activation="erf", C_b=0.1, C_W=2.0)
+    >>> law = fw.predict(net, x, jnp.sin(3 * x[:, 0]), jnp.array([[-0.5], [0.1]]), ridge=0.1)
     >>> check = fw.verify(law, networks=50)
     >>> check.agrees
     True
