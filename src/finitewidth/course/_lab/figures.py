@@ -53,7 +53,9 @@ class Curves:
         labels = labels[some] if len(labels) == len(lines) else []
         draw_curves(axes, x, lines[some], Estimate(value[some], sem[some]), labels)
         finish(axes, x, lines, xlabel=self.xlabel, title=check.name)
-        colors = {"color": style.PALETTE[0], "point_color": style.PALETTE[1]} if len(lines) == 1 else {}
+        # As in `draw_curves`: points have the colour of their line where it has a name.
+        dots = style.PALETTE[0 if labels else 1]
+        colors = {"color": style.PALETTE[0], "point_color": dots} if len(lines) == 1 else {}
         style.legend(axes, "measured", "predicted", error_bars=bool(sem.any()), **colors)
 
     def fits(self, check: Check, setting: Any) -> bool:

@@ -127,7 +127,10 @@ def _scan_figure(setting, predicted: Prediction, measured: Measurement) -> Figur
         axes.plot(grid, losses / start, color=color, lw=0.8, alpha=0.6)
         style.measured_points(axes, grid, losses / start, np.zeros(len(grid)), color)
     axes.set(xlabel=r"$\epsilon$", ylabel="test loss, 1 at zero")
-    style.legend(axes, "trained models", "formula", loc="best", error_bars=False)
+    color = style.PALETTE[0] if len(predicted["epsilon"]) == 1 else style.GREY
+    style.legend(
+        axes, "trained models", "formula", loc="best", error_bars=False, color=color, point_color=color
+    )
     return figure
 
 
