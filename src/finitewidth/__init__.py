@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from finitewidth.statistics.first_order.residual_corrections import ResidualCorrections
     from finitewidth.statistics.wide.adjustable_kernels import AdjustableKernels, adjustable_kernels
     from finitewidth.statistics.wide.kernels import Kernels, kernels, trajectory
+    from finitewidth.statistics.wide.rounding import KernelRounding, kernel_rounding
     from finitewidth.verification.result import Verification
     from finitewidth.verification.trained_networks import TrainedNetworks
     from finitewidth.verification.verify import verify

@@ -11,16 +11,19 @@ of two inputs as $\delta^2/(\delta+1-\rho)$, which on a smooth kernel is no more
 networks it falls off as a higher power, the one that leads to the error of two typical inputs.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from finitewidth._base.either import refuse_traced
 from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.networks import activations_of, hidden_widths
 from finitewidth.expectations.closed_forms import PiecewiseLinear, Step
+from finitewidth.statistics.wide.inputs import ArrayLike, as_inputs
 from finitewidth.statistics.wide.kernels import blocks_by_laws, resolved_laws
 from finitewidth.statistics.wide.position_kernels import has_positions
 from finitewidth.statistics.wide.rules.pairs import Kernels
@@ -62,8 +65,31 @@ class KernelRounding(NamedTuple):
         return cls(Rounding(eps / 2, eps), Rounding(eps / 2, eps))
 
 
-def kernel_rounding(net: Layer, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2 ..."]) -> KernelRounding:
-    """Errors of the kernels of these inputs, measured at some of them."""
+def kernel_rounding(net: Layer, x1: ArrayLike, x2: ArrayLike | None = None) -> KernelRounding:
+    """How exact `kernels(net, x1, x2)` are, measured at some of the inputs.
+
+    Parameters
+    ----------
+    net, x1, x2
+        As in `kernels`.
+
+    Returns
+    -------
+    KernelRounding
+        `nngp` and `ntk`, each with the standard deviations `typical`, of the error of an entry of two
+        different inputs, and `repeated`, of two that nearly repeat each other, both relative to the diagonal.
+
+    Examples
+    --------
+    >>> import jax, finitewidth as fw
+    >>> x = jax.random.normal(jax.random.key(0), (5, 3))
+    >>> error = fw.kernel_rounding(fw.MLP(hidden=(64,) * 3, activation="relu"), x).ntk
+    >>> error.typical < 1e-14, error.repeated < 1e-6
+    (True, True)
+    """
+    x1 = as_inputs("x1", x1, net)
+    x2 = x1 if x2 is None else as_inputs("x2", x2, net).astype(x1.dtype)
+    refuse_traced("kernel_rounding", net, x1, x2)
     laws, every = resolved_laws(net, [x1, x2], None, None), np.concatenate([np.asarray(x1), np.asarray(x2)])
     total, positions = len(every), has_positions(x1)
     half = _PROBES_AT_POSITIONS if positions else _PROBES
@@ -80,8 +106,8 @@ def kernel_rounding(net: Layer, x1: Float[Array, "n1 ..."], x2: Float[Array, "n2
         blocks_by_laws(net, laws, jnp.asarray(placed[: sizes[0]]), jnp.asarray(placed[sizes[0] :]))
     )
     eps, layers = float(eps), len(hidden_widths(net, x1.shape[1:])) + 1
-    typical, kinks = eps / 2 * np.sqrt(layers), _kinks(net)
-    least = (Rounding(typical, np.sqrt(eps) / 4 if kink else eps) for kink in kinks)
+    typical, kinks = eps / 2 * math.sqrt(layers), _kinks(net)
+    least = (Rounding(typical, math.sqrt(eps) / 4 if kink else eps) for kink in kinks)
     return KernelRounding(*(_measured(_whole(parts, k), probes, floor) for k, floor in enumerate(least)))
 
 
