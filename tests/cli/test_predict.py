@@ -383,7 +383,7 @@ def test_two_runs_in_the_same_place(command, prices, tmp_path):
 def test_names_do_not_command_the_terminal(command, columns, tmp_path):
     """Nor the browser, nor the formulas of the figures."""
     words = ["\x1b[5mblink", "plain", "\x07ring"]
-    names = ["\x1b]0;title\x07", "\x9b2J", "$\\frac{1\x1b[2J"]
+    names = ["\x1b]0;title\x07", "\x9b2J", "$\\frac{1$\x1b[2J"]
     word = [words[i % 3] for i in range(len(columns["a"]))]
     odd = dict(zip(names, columns.values(), strict=True)) | {"word": word}
     write(tmp_path / "\x1b[31mred\udcff.csv", odd)
