@@ -131,9 +131,9 @@ def _recursion_compare(setting: Widths, predicted: Prediction, measured: Measure
     for name in ("nngp", "ntk"):
         size = np.sqrt(np.outer(np.diag(predicted[name]), np.diag(predicted[name])))
         slope = _slope(widths, _error(name, predicted, measured))
-        yield z_score(f"{name}: slope of log error", predicted["slope"], slope, bend)
+        yield z_score(f"{name}: slope of log error", predicted["slope"], slope, bend, "depth / width")
         mean = measured[f"{name} mean"]
-        yield z_score(f"{name}: mean", predicted[name], mean, ratio[:, None, None] * size)
+        yield z_score(f"{name}: mean", predicted[name], mean, ratio[:, None, None] * size, "depth / width")
 
 
 def _recursion_figure(setting: Widths, predicted: Prediction, measured: Measurement) -> Figure:
@@ -164,7 +164,7 @@ CLAIMS = (
         statement="""The NNGP kernel and the NTK of a single random network of width n differ from the kernel
         recursion by an error that falls as n^-1/2.""",
         source=f"{BEYOND}: {BOOK}, chapters 4 and 8",
-        quick=Widths((16, 32, 64, 128), draws=400),
+        quick=Widths((16, 32, 64, 128), draws=1000),
         full=Widths((16, 32, 64, 128, 256, 512), draws=2000),
         theory=_recursion_theory,
         measure=_recursion_measure,
