@@ -12,9 +12,9 @@ from jaxtyping import Array, Float
 AnyArray = np.ndarray | Array
 # A function that acts on every entry of an array alone.
 Elementwise = Callable[[Array], Array]
-# Tensors over two and over four points, in NumPy.
-Matrix = Float[np.ndarray, "n n"]
-Quadruple = Float[np.ndarray, "n n n n"]
+# Tensors over two and over four points: of NumPy, unless JAX follows their numbers.
+Matrix = Float[AnyArray, "n n"]
+Quadruple = Float[AnyArray, "n n n n"]
 Labels = Float[AnyArray, "train out"] | Float[AnyArray, " train"]
 
 

@@ -55,6 +55,11 @@ def library(*arrays: Any) -> ModuleType:
     return jnp if holds_tracer(arrays) else np
 
 
+def as_known(number: Any) -> Any:
+    """A number whose value is known as one of Python; a tracer as it is."""
+    return number if holds_tracer(number) else float(number)
+
+
 def known(array: Any) -> Any:
     """An array whose numbers are known as one of NumPy; a tracer as it is."""
     return array if holds_tracer(array) else np.asarray(array)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import is_number, plain
-from finitewidth._base.either import AnyNumber, Setting, holds_tracer, is_traced_number
+from finitewidth._base.either import AnyNumber, Setting, as_known, holds_tracer, is_traced_number
 from finitewidth._base.linalg import smooth_filters
 from finitewidth._base.linalg.descent_filter import descent_gain, descent_residual
 from finitewidth.algorithms.clocks import Steps
@@ -95,7 +95,7 @@ class GradientDescent(SpectralAlgorithm):
         return descent_gain(eigenvalues, self._step(), self.steps)
 
     def clock(self) -> Steps:
-        return Steps(float(self._step()), self.steps if self.converged else int(self.steps))
+        return Steps(as_known(self._step()), self.steps if self.converged else int(self.steps))
 
     def projectors(self, l1, l2):
         return descent_projectors(l1, l2, self._step())

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import is_number
-from finitewidth._base.either import AnyNumber, Setting, holds_tracer, is_traced_number
+from finitewidth._base.either import AnyNumber, Setting, as_known, holds_tracer, is_traced_number
 from finitewidth._base.linalg import smooth_filters
 from finitewidth.algorithms.clocks import Flow
 from finitewidth.algorithms.gradient_descent import GradientDescent, descent_projectors
@@ -72,7 +72,7 @@ class GradientFlow(SpectralAlgorithm):
             return min(self.time, _largest(eigenvalues)) * eigenvalues
 
     def clock(self) -> Flow:
-        return Flow(float(self.time))
+        return Flow(as_known(self.time))
 
     def projectors(self, l1, l2):
         return descent_projectors(l1, l2, 0.0)

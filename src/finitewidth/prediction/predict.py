@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from finitewidth._base.checks import check_ridge
-from finitewidth._base.either import is_traced_number, traced, untraceable
+from finitewidth._base.either import as_known, is_traced_number, traced, untraceable
 from finitewidth.algorithms.gradient_descent import GradientDescent
 from finitewidth.algorithms.interface import SpectralAlgorithm, check_algorithm
 from finitewidth.architecture.layer import Layer
@@ -204,8 +204,12 @@ def predict(
             check_rounding(law.numerical_error, float(ridge), law.mean.dtype == np.float32)
         if finite:
             chosen_method = method or _method_of(order)
-            correction = chosen_method.correct(problem, training, law, ridge=float(ridge), progress=progress)
+            correction = chosen_method.correct(
+                problem, training, law, ridge=as_known(ridge), progress=progress
+            )
             law = law.corrected(correction)
+            if followed or traced(law):
+                return law
             _warn_of_a_large_correction(law, correction.validity)
     if followed or traced(law):
         return law
@@ -241,7 +245,7 @@ def _refuse_untraceable(algorithm: Any, order: int | str, method: Method | None,
     asked = None
     if method is not None and not method.followed:
         asked = f"method={type(method).__name__}()"
-    elif order:
+    elif order == "1/2":
         asked = f"{order=}"
     elif isinstance(algorithm, BayesianInference) and algorithm.width == "finite":
         asked = 'width="finite"'

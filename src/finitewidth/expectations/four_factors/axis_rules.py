@@ -42,7 +42,7 @@ _ORDERS = range(1, 17)
 _NARROW, _NARROWEST = 0.1, 1e-8
 _RATIO, _NARROW_RATIO = 1.1, 2.0
 _REACH = 9.0
-_MOST_NODES = 30_000_000
+MOST_NODES = 30_000_000
 
 
 class Grid(NamedTuple):
@@ -81,6 +81,12 @@ def _rule(function: Elementwise, spread: float, tolerance: float) -> Rule:
     step = _STEPS[fine[0]]
     u = step * np.arange(-int(radius / step), int(radius / step) + 1)
     return Rule(u, step * np.exp(-(u**2) / 2) / math.sqrt(2 * math.pi))
+
+
+def coarsest_step(function: Elementwise, spread: float, tolerance: float) -> float:
+    """The largest step whose error stays below the tolerance along such an axis; NaN where none does."""
+    fine = np.flatnonzero(_errors(function, spread).trapezoid <= tolerance)
+    return float(_STEPS[fine[0]]) if fine.size else math.nan
 
 
 @functools.cache
@@ -144,10 +150,10 @@ def product_grid(rules: Sequence[Rule], tolerance: float, half: bool = False) ->
     """
     radius = gaussian_radius(tolerance)
     volume = math.prod(len(rule.nodes) for rule in rules)
-    if volume > _MOST_NODES:
+    if volume > MOST_NODES:
         raise ValueError(
             f"averages of four factors would take {volume:.1e} quadrature nodes for each set of inputs (at "
-            f"most {_MOST_NODES:.0e}): the preactivation variances are too large; standardise inputs or "
+            f"most {MOST_NODES:.0e}): the preactivation variances are too large; standardise inputs or "
             "lower C_b and C_W."
         )
     nodes, weights, squared = np.zeros((1, 0)), np.ones(1), np.zeros(1)

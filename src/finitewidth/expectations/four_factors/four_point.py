@@ -201,6 +201,16 @@ def spread_out(
     """
     keys = sorted(table)
     values = np.stack([table[key] for key in keys])
+    return values[places(keys, labels, signature, sides)].reshape((len(labels),) * 4)
+
+
+def places(
+    keys: list[tuple[int, ...]],
+    labels: Int[np.ndarray, " n"],
+    signature: Signature,
+    sides: Int[np.ndarray, " n"] | None = None,
+) -> tuple[Int[np.ndarray, " quadruples"], ...]:
+    """Where the average of every quadruple of points is, in a table whose rows have these sorted keys."""
     number = np.zeros((labels.max() + 1,) * 4, dtype=int)
     number[tuple(np.array(keys).T)] = np.arange(len(keys))
     points = np.indices((len(labels),) * 4).reshape(4, -1).T
@@ -209,4 +219,4 @@ def spread_out(
     index = [number[tuple(labels[points].T)], *np.array(signature)[order].T]
     if sides is not None:
         index += list(sides[points].T)
-    return values[tuple(index)].reshape((len(labels),) * 4)
+    return tuple(index)

@@ -14,6 +14,8 @@ from finitewidth._base.checks import is_number, plain
 from finitewidth.algorithms.interface import SpectralAlgorithm
 
 if TYPE_CHECKING:
+    from jaxtyping import Array
+
     from finitewidth.prediction.law.correction import Correction
     from finitewidth.prediction.law.distribution import TrainedDistribution
     from finitewidth.prediction.problem.training_problem import TrainingProblem
@@ -63,7 +65,7 @@ class Method(eqx.Module):
         algorithm: SpectralAlgorithm,
         infinite: "TrainedDistribution",
         *,
-        ridge: float = 0.0,
+        ridge: "float | Array" = 0.0,
         progress: Progress | None = None,
     ) -> "Correction":
         """What to add to the infinite-width law of this problem at the network's own width.

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.checks import check_positive
+from finitewidth._base.either import known, refuse_traced
 from finitewidth.architecture.layer import Layer
 from finitewidth.architecture.residual_stack import residual_stack
 from finitewidth.architecture.saving import save
@@ -109,7 +110,9 @@ def corrections(
     >>> round(float(tensors.V[0, 0, 0, 0] / tensors.K[0, 0] ** 2), 4)
     0.6549
     """
-    points = np.asarray(as_inputs("x", x, net), dtype=np.float64)
+    points = as_inputs("x", x, net)
+    refuse_traced("corrections", net, points)
+    points = np.asarray(points, dtype=np.float64)
     stack = residual_stack(net)
     if stack is None:
         return dense_corrections(net, points, tolerance=tolerance)
@@ -124,7 +127,7 @@ def dense_corrections(
     net: Layer, points: Float[AnyArray, "n d"], *, tolerance: float = _DEFAULT_TOLERANCE
 ) -> Corrections:
     """The tensors of a stack of dense layers."""
-    points = np.asarray(points, dtype=np.float64)
+    points = known(points).astype(np.float64)
     net = expandable(net)
     if len(points) > MOST_INPUTS:
         raise ValueError(

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitewidth._base.arrays import Matrix, Quadruple
+from finitewidth._base.either import einsum
 from finitewidth.architecture.dense import Hyperparameters
 from finitewidth.statistics.first_order.fluctuations import Averages, Fluctuations
 
@@ -57,7 +58,7 @@ def next_layer(
     chi = lam * M[1, 1] + C * Th * M[2, 2]
     E1100, E1111, E2110 = four[1, 1, 0, 0], four[1, 1, 1, 1], four[2, 1, 1, 0]
     E2211, E3111 = four[2, 2, 1, 1], four[3, 1, 1, 1]
-    e = np.einsum
+    e = einsum
 
     # Labels 0, 1, 2, 3 are a, b, c, d.
     P_new = C**2 * e("ab,ac,abcd->abcd", Th, Th, E2110) + r * C**2 * m[None, :, :, None] * (
@@ -104,5 +105,5 @@ def _towards_anchor(by_first: Matrix, by_second: Matrix, X: Quadruple, last: boo
     """Y_01.. = by_first_01 X_00.. + by_second_01 X_10.., on the first or on the last two labels."""
     if last:
         return _towards_anchor(by_first, by_second, X.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
-    same = np.einsum("aacd->acd", X)[:, None]
+    same = einsum("aacd->acd", X)[:, None]
     return by_first[:, :, None, None] * same + by_second[:, :, None, None] * X.transpose(1, 0, 2, 3)

@@ -27,7 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from finitewidth._base.arrays import Matrix, Quadruple
+from finitewidth._base.arrays import AnyArray, Matrix, Quadruple
+from finitewidth._base.either import einsum, library
 from finitewidth._base.tracing import outside_tracing
 from finitewidth.architecture.activations import Activation
 from finitewidth.architecture.dense import Hyperparameters
@@ -76,7 +77,7 @@ def check_continuous(activation: Activation) -> None:
 class Averages(NamedTuple):
     r"""Averages over one neuron: `pair[k, l]` is $\langle\sigma^{(k)}_a\sigma^{(l)}_b\rangle$."""
 
-    pair: Float[np.ndarray, "orders orders n n"]
+    pair: Float[AnyArray, "orders orders n n"]
     four: FourPoint
 
 
@@ -101,9 +102,9 @@ class Hessian(NamedTuple):
     mixed: Matrix
     second: Matrix
 
-    def __call__(self, X: Float[np.ndarray, "n n *s"]) -> Float[np.ndarray, "n n *s"]:
+    def __call__(self, X: Float[AnyArray, "n n *s"]) -> Float[AnyArray, "n n *s"]:
         """The sum over a, b in {1, 2} of the second derivatives times X_ab, X being symmetric."""
-        diagonal = np.einsum("aa...->a...", X)
+        diagonal = einsum("aa...->a...", X)
         extra = (..., *(None,) * (X.ndim - 2))
         return (
             self.first[extra] * diagonal[:, None] + 2 * self.mixed[extra] * X + self.second[extra] * diagonal
@@ -112,7 +113,7 @@ class Hessian(NamedTuple):
 
 def first_layer(gram: Matrix, layer: Hyperparameters) -> Fluctuations:
     """Exactly Gaussian preactivations and an exactly constant tangent kernel."""
-    none, nothing = np.zeros_like(gram), np.zeros((len(gram),) * 4)
+    none, nothing = library(gram).zeros_like(gram), np.zeros((len(gram),) * 4)
     K, Theta = recursion(layer, gram, none)
     return Fluctuations(K, Theta, none, nothing, none, *(nothing,) * 4)
 
@@ -156,7 +157,7 @@ def next_layer(below: Fluctuations, averages: Averages, layer: Hyperparameters, 
         V=C**2 * cov_values + r * C**2 / 4 * V_values_values,
         H1=r * (lam * d_values + C * (slopes * H1 + Theta * d_slopes + 0.5 * _own_hessian(of_slopes, D, F))),
         D=C * cov_values_omega + r * C * (V_values_omega / 4 + C / 2 * slopes * D_values),
-        F=C**2 * np.einsum("cd,cdab->acbd", Theta, S1100) + r * C**2 * _passed_on_F(M[1, 1], M[0, 2], F),
+        F=C**2 * einsum("cd,cdab->acbd", Theta, S1100) + r * C**2 * _passed_on_F(M[1, 1], M[0, 2], F),
         A=cov_omega
         + r
         * (
@@ -164,7 +165,7 @@ def next_layer(below: Fluctuations, averages: Averages, layer: Hyperparameters, 
             + C / 2 * (slopes * D_omega + _swap(slopes * D_omega))
             + C**2 * _outer(slopes, slopes) * A
         ),
-        B=C**2 * np.einsum("ab,cd,abcd->acbd", Theta, Theta, S1111) + r * C**2 * _outer(slopes, slopes) * B,
+        B=C**2 * einsum("ab,cd,abcd->acbd", Theta, Theta, S1111) + r * C**2 * _outer(slopes, slopes) * B,
     )
 
 
@@ -179,8 +180,8 @@ def _swap(X: Quadruple) -> Quadruple:
 
 def _shift(hessian: Hessian, fourth: tuple[Matrix, ...], G1: Matrix, V: Quadruple) -> Matrix:
     """Change of the average of f_12 when K moves by G1 and four preactivations are connected by V."""
-    V1111, V1112 = np.einsum("aaaa->a", V)[:, None], np.einsum("aaab->ab", V)
-    V1122, V1212 = np.einsum("aabb->ab", V), np.einsum("abab->ab", V)
+    V1111, V1112 = einsum("aaaa->a", V)[:, None], einsum("aaab->ab", V)
+    V1122, V1212 = einsum("aabb->ab", V), einsum("abab->ab", V)
     quartic = (
         fourth[0] * V1111
         + 4 * fourth[1] * V1112
@@ -193,9 +194,9 @@ def _shift(hessian: Hessian, fourth: tuple[Matrix, ...], G1: Matrix, V: Quadrupl
 
 def _own_hessian(hessian: Hessian, D: Quadruple, F: Quadruple) -> Matrix:
     """The sum over a, b in {1, 2} of second derivatives times D_ab12 + F_a1b2 + F_a2b1."""
-    first = sum(np.einsum(s, X) for s, X in (("aaab->ab", D), ("aaab->ab", F), ("abaa->ab", F)))
-    mixed = sum(np.einsum(s, X) for s, X in (("abab->ab", D), ("aabb->ab", F), ("abba->ab", F)))
-    second = sum(np.einsum(s, X) for s, X in (("bbab->ab", D), ("babb->ab", F), ("bbba->ab", F)))
+    first = sum(einsum(s, X) for s, X in (("aaab->ab", D), ("aaab->ab", F), ("abaa->ab", F)))
+    mixed = sum(einsum(s, X) for s, X in (("abab->ab", D), ("aabb->ab", F), ("abba->ab", F)))
+    second = sum(einsum(s, X) for s, X in (("bbab->ab", D), ("babb->ab", F), ("bbba->ab", F)))
     return hessian.first * first + 2 * hessian.mixed * mixed + hessian.second * second
 
 
@@ -203,7 +204,7 @@ def _passed_on_F(by_first: Matrix, by_second: Matrix, F: Quadruple) -> Quadruple
     """The sum over a in {1, 3}, b in {2, 4} of first derivatives times F_a3b4."""
 
     def one_pair(X: Quadruple) -> Quadruple:
-        same = np.einsum("aa...->a...", X)
+        same = einsum("aa...->a...", X)
         return by_first[:, :, None, None] * X + by_second[:, :, None, None] * same
 
     return _swap(one_pair(_swap(one_pair(F))))

@@ -3,12 +3,14 @@
 import numpy as np
 
 from finitewidth._base.arrays import Matrix
+from finitewidth._base.either import holds_tracer, untraceable
 from finitewidth.architecture.activations import Activation
 from finitewidth.expectations.four_factors.derivative_moments import (
     HIGHEST_DERIVATIVE,
     DerivativeMoments,
     is_smooth,
 )
+from finitewidth.expectations.four_factors.followed_averages import followed_four_point, followed_pairs
 from finitewidth.expectations.four_factors.four_point import FourPoint, four_point_averages
 from finitewidth.expectations.kinked.bent import bent_four_point
 from finitewidth.expectations.kinked.piecewise_linear import kinked_four_point, kinked_pairs, slopes_of
@@ -23,6 +25,11 @@ def neuron_averages(activation: Activation, K: Matrix, tolerance: float, passed_
     below for this layer to pass on.
     """
     function = activation.function
+    if holds_tracer(K):
+        if not is_smooth(function):
+            raise untraceable(f"activation {activation.name!r}, with its kinks, at order=1")
+        pair = followed_pairs(function, K, HIGHEST_DERIVATIVE)
+        return Averages(pair, followed_four_point(function, K, tolerance))
     if is_smooth(function):
         moments = DerivativeMoments(function, K, tolerance / 10)
         orders = range(HIGHEST_DERIVATIVE + 1)

@@ -1,7 +1,9 @@
 """Which method computes a correction when the user names none."""
 
 import equinox as eqx
+from jaxtyping import Array
 
+from finitewidth._base.either import refuse_traced
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.prediction.law.correction import Correction
 from finitewidth.prediction.law.distribution import TrainedDistribution
@@ -36,8 +38,10 @@ class ByNumberOfPoints(Method):
         algorithm: SpectralAlgorithm,
         infinite: TrainedDistribution,
         *,
-        ridge: float = 0.0,
+        ridge: float | Array = 0.0,
         progress: Progress | None = None,
     ) -> Correction:
         method = self.method_for(problem)
+        if not isinstance(method, DenseTensors):
+            refuse_traced(f"order=1 of more than {FEW_POINTS} points", problem, algorithm, ridge, infinite)
         return method.correct(problem, algorithm, infinite, ridge=ridge, progress=progress)

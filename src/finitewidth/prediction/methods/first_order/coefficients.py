@@ -9,9 +9,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from finitewidth._base.arrays import AnyArray
+from finitewidth._base.either import holds_tracer, known, traced
 from finitewidth._base.linalg.eigenvalues import largest_eigenvalue
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.architecture.mlp import MLP
@@ -32,17 +33,20 @@ class Coefficients(NamedTuple):
     origins: Origins
     origin_errors: Origins
     error: Float[AnyArray, "test out"]
-    kappa: float
+    kappa: float | Array
     samples: int = 0
-    covariance: Float[np.ndarray, "test test"] | None = None
-    covariance_error: Float[np.ndarray, "test test"] | None = None
-    output_covariance: Float[np.ndarray, "test out test out"] | None = None
+    covariance: Float[AnyArray, "test test"] | None = None
+    covariance_error: Float[AnyArray, "test test"] | None = None
+    output_covariance: Float[AnyArray, "test out test out"] | None = None
 
     def over_width(self, hidden: tuple[int, ...], infinite: TrainedDistribution) -> Correction:
         """What the coefficients add to the infinite-width law, in its precision."""
         n, dtype = hidden[-1], infinite.mean.dtype
         over_n = lambda part: jax.tree.map(lambda a: jnp.asarray(a / n, dtype), part)
-        mean, coefficient = np.asarray(infinite.mean), np.asarray(self.origins.total)
+        validity = None
+        if not traced(infinite, self):
+            mean, coefficient = np.asarray(infinite.mean), np.asarray(self.origins.total)
+            validity = ExpansionRange.of(hidden, mean, coefficient, self.kappa)
         return Correction(
             mean=over_n(self.origins.total),
             mean_error=over_n(self.error),
@@ -51,7 +55,7 @@ class Coefficients(NamedTuple):
             output_covariance=over_n(self.output_covariance),
             origin=over_n(self.origins),
             origin_error=over_n(self.origin_errors),
-            validity=ExpansionRange.of(hidden, mean, coefficient, self.kappa),
+            validity=validity,
             samples=self.samples,
         )
 
@@ -60,11 +64,11 @@ class Expansion(NamedTuple):
     """What the coefficients are computed from: the network as dense layers, all points, and the targets."""
 
     net: MLP
-    x: Float[np.ndarray, "p d"]
-    y: Float[np.ndarray, "train out"]
+    x: Float[AnyArray, "p d"]
+    y: Float[AnyArray, "train out"]
 
     @classmethod
-    def of(cls, problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: float) -> "Expansion":
+    def of(cls, problem: TrainingProblem, algorithm: SpectralAlgorithm, ridge: float | Array) -> "Expansion":
         """All points, the training points first; one sentence where there is no expansion in 1/width."""
         net = expandable(problem.net)
         if net.activation.kinks:
@@ -73,24 +77,30 @@ class Expansion(NamedTuple):
                 "networks then approach infinite width as 1/sqrt(width), because neurons near the kink cross "
                 'it or are held at it; use order="1/2" (or tanh, gelu, silu, softplus).'
             )
-        resolved = algorithm.resolved(largest_eigenvalue(problem.train.ntk) + ridge)
-        if not algorithm.converged or ridge == 0:
-            # The end of training with a ridge is one point, whatever the path to it.
-            resolved.clock()
-        if algorithm.converged and ridge == 0:
+        followed = traced(problem, algorithm, ridge)
+        held = holds_tracer(ridge) or ridge > 0
+        if not followed:
+            resolved = algorithm.resolved(largest_eigenvalue(problem.train.ntk) + ridge)
+            if not (algorithm.converged and held):
+                # The end of training with a ridge is one point, whatever the path to it.
+                resolved.clock()
+        if algorithm.converged and not held:
             problem.refuse_duplicates()
-        x = np.concatenate([problem.x_train, problem.x_test]).astype(float)
-        return cls(net, x, np.asarray(problem.y, dtype=float))
+        numpy = jnp if followed else np
+        x = numpy.concatenate([problem.x_train, problem.x_test]).astype(float)
+        return cls(net, x, numpy.asarray(problem.y, dtype=float))
 
     def modes(
         self,
         K: Float[AnyArray, "p p"],
         Theta: Float[AnyArray, "p p"],
         algorithm: SpectralAlgorithm,
-        ridge: float,
+        ridge: float | Array,
     ) -> TrainingModes:
         """The eigenbasis of training; a singular kernel has no end of training without a ridge."""
-        modes = TrainingModes.of(np.asarray(K), np.asarray(Theta), self.y, algorithm, ridge=ridge)
+        modes = TrainingModes.of(known(K), known(Theta), self.y, algorithm, ridge=ridge)
+        if holds_tracer(modes):
+            return modes
         limit = len(modes.t) * np.finfo(float).eps * modes.t[-1]
         if modes.ridge == 0 and modes.algorithm.converged and modes.t[0] <= limit:
             raise ValueError(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from finitewidth._base.either import as_known, einsum, known
 from finitewidth.prediction.methods.first_order.sampled.contractions import CrossedNeurons
 from finitewidth.prediction.methods.first_order.sampled.neuron import Drawn, Neuron, Signs, Source
 from finitewidth.prediction.methods.first_order.sampled.stratified import Sampling
@@ -18,13 +19,13 @@ from finitewidth.statistics.first_order.corrections import Corrections
 _SAMPLES = 1024
 
 
-def dense_kernel_variance(tensors: Corrections, modes: TrainingModes) -> float:
+def dense_kernel_variance(tensors: Corrections, modes: TrainingModes) -> float | Array:
     """kappa from the dense tensors."""
     train = (slice(modes.train),) * 4
-    A, B = np.asarray(tensors.A)[train], np.asarray(tensors.B)[train]
+    A, B = known(tensors.A)[train], known(tensors.B)[train]
     g = (modes.U * modes.gain) @ modes.U.T
-    trace = np.einsum("abcd,bc,da->", A, g, g) + np.einsum("acbd,bc,da->", B, g, g)
-    return float(trace + np.einsum("adbc,bc,da->", B, g, g)) / modes.train
+    trace = einsum("abcd,bc,da->", A, g, g) + einsum("acbd,bc,da->", B, g, g)
+    return as_known(trace + einsum("adbc,bc,da->", B, g, g)) / modes.train
 
 
 def sampled_kernel_variance(sampling: Sampling, rng: np.random.Generator) -> float:

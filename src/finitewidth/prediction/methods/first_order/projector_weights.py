@@ -6,9 +6,13 @@ To first order, training sums products of residual modes over nested times. Each
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from finitewidth._base.arrays import AnyArray
+from finitewidth._base.either import holds_tracer, known, library
 from finitewidth.algorithms.clocks import Clock, Node
 from finitewidth.algorithms.interface import SpectralAlgorithm
 
@@ -31,27 +35,31 @@ class ProjectorWeights(NamedTuple):
     source decay in mode q afterwards (only before the end of training, where the two are proportional).
     """
 
-    h: Float[np.ndarray, "start k"]
-    hh: Float[np.ndarray, "start k k"]
-    a2: Float[np.ndarray, "start k k"]
-    b2: Float[np.ndarray, "start k k"]
-    a3: Float[np.ndarray, "start k k k"]
-    b3: Float[np.ndarray, "start k k k"]
-    c3: Float[np.ndarray, "start k k k"]
-    d3: Float[np.ndarray, "start k k k"]
+    h: Float[AnyArray, "start k"]
+    hh: Float[AnyArray, "start k k"]
+    a2: Float[AnyArray, "start k k"]
+    b2: Float[AnyArray, "start k k"]
+    a3: Float[AnyArray, "start k k k"]
+    b3: Float[AnyArray, "start k k k"]
+    c3: Float[AnyArray, "start k k k"]
+    d3: Float[AnyArray, "start k k k"]
 
 
-def projector_weights(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm) -> ProjectorWeights:
+def projector_weights(t: Float[AnyArray, " k"], algorithm: SpectralAlgorithm) -> ProjectorWeights:
     """All weights for eigenvalues t of the training kernel; the algorithm's choices must be made."""
-    t = np.asarray(t, dtype=float)
+    t = known(t).astype(float)
     if algorithm.converged:
         return _at_the_end(t, algorithm.clock().residual_step)
     ticking = algorithm.clock()
+    if holds_tracer(t, ticking.rate, ticking.end):
+        first = _chains(t, ticking, ())
+        later = jax.vmap(lambda q: _chains(t, ticking, (q,)))(t)
+        return ProjectorWeights(*(jnp.concatenate([a[None], b]) for a, b in zip(first, later, strict=True)))
     starts = [_chains(t, ticking, ())] + [_chains(t, ticking, (q,)) for q in t]
     return ProjectorWeights(*(np.stack(parts) for parts in zip(*starts, strict=True)))
 
 
-def first_weights(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm) -> Float[np.ndarray, "start k"]:
+def first_weights(t: Float[AnyArray, " k"], algorithm: SpectralAlgorithm) -> Float[AnyArray, "start k"]:
     """Only the weights `h` of one mode, which many points allow too."""
     if algorithm.converged:
         return 1 / t[None]
@@ -61,7 +69,7 @@ def first_weights(t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm) -> F
     )
 
 
-def _at_the_end(t: Float[np.ndarray, " k"], eta: float) -> ProjectorWeights:
+def _at_the_end(t: Float[AnyArray, " k"], eta: float | Array) -> ProjectorWeights:
     k, l, m = t[:, None, None], t[:, None], t
     x_k, x_l = 1 - eta * k, 1 - eta * l
     L2 = k + l - eta * k * l
@@ -79,8 +87,10 @@ def _at_the_end(t: Float[np.ndarray, " k"], eta: float) -> ProjectorWeights:
     return ProjectorWeights(*(w[None] for w in weights))
 
 
-def _chains(t: Float[np.ndarray, " k"], ticking: Clock, start: tuple[np.floating, ...]) -> list[np.ndarray]:
-    before: list[Node] = [(), *((np.array([q]),) for q in start)]
+def _chains(
+    t: Float[AnyArray, " k"], ticking: Clock, start: tuple[np.floating | Array, ...]
+) -> list[AnyArray]:
+    before: list[Node] = [(), *((library(q).stack([q]),) for q in start)]
     chain = lambda *nodes: ticking.chain([*before, *nodes])
     c, eta = ticking.rate, ticking.residual_step
     k, l = t[:, None], t

@@ -9,9 +9,10 @@ $$\Delta H_{Da},\quad dH_{Dab},\ dH_{aDb},\quad
 
 from typing import NamedTuple
 
-import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from finitewidth._base.arrays import AnyArray
+from finitewidth._base.either import holds_tracer, known, library, refuse_traced
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.prediction.methods.first_order.projector_weights import (
     ARRANGEMENTS,
@@ -30,48 +31,51 @@ class SourceWeights(NamedTuple):
     labels: a path may spread the weight over all three, or put it all on the first.
     """
 
-    h: Float[np.ndarray, "start k"]
-    hh: Float[np.ndarray, "start k k"]
-    dH_Dab: Float[np.ndarray, "start k k"]
-    dH_aDb: Float[np.ndarray, "start k k"]
-    I_Dabc: Float[np.ndarray, "start k k k"]
-    I_aDbc: Float[np.ndarray, "start k k k"]
-    J_Dbac: Float[np.ndarray, "start k k k"]
-    J_abDc: Float[np.ndarray, "start k k k"]
-    J_Dabc: Float[np.ndarray, "start k k k"] | None = None
-    J_aDbc: Float[np.ndarray, "start k k k"] | None = None
+    h: Float[AnyArray, "start k"]
+    hh: Float[AnyArray, "start k k"]
+    dH_Dab: Float[AnyArray, "start k k"]
+    dH_aDb: Float[AnyArray, "start k k"]
+    I_Dabc: Float[AnyArray, "start k k k"]
+    I_aDbc: Float[AnyArray, "start k k k"]
+    J_Dbac: Float[AnyArray, "start k k k"]
+    J_abDc: Float[AnyArray, "start k k k"]
+    J_Dabc: Float[AnyArray, "start k k k"] | None = None
+    J_aDbc: Float[AnyArray, "start k k k"] | None = None
 
     @property
-    def second_change(self) -> dict[tuple[str, str], Float[np.ndarray, "start k k k"]]:
+    def second_change(self) -> dict[tuple[str, str], Float[AnyArray, "start k k k"]]:
         """Weights of the ddNTK by block, I or J, and order of its labels."""
         named = {name: w for name, w in self._asdict().items() if name[0] in "IJ" and w is not None}
         return {(name[0], name[2:]): weight for name, weight in named.items()}
 
 
 def source_weights(
-    t: Float[np.ndarray, " k"], algorithm: SpectralAlgorithm, ridge: float = 0.0
+    t: Float[AnyArray, " k"], algorithm: SpectralAlgorithm, ridge: float | Array = 0.0
 ) -> SourceWeights:
     """All weights for eigenvalues t, the ridge included; the algorithm's choices must be made."""
-    t = np.asarray(t, dtype=float)
-    if ridge == 0:
+    t = known(t).astype(float)
+    if not holds_tracer(ridge) and ridge == 0:
         return _along_a_path(projector_weights(t, algorithm))
     if algorithm.converged:
         return _held_to_the_start(t)
+    refuse_traced("order=1 with a ridge and training that stops", t, ridge, algorithm)
     return SourceWeights(*stopped_weights(t, ridge, algorithm.clock()))
 
 
 def _along_a_path(w: ProjectorWeights) -> SourceWeights:
     """The sum of all chains with which an arrangement enters; those of the ddNTK have legs z(0) - y."""
 
-    def entering(table: dict[str, tuple[int, ...]], i: int) -> np.ndarray:
-        return np.sum([counts[i] * getattr(w, name) for name, counts in table.items()], axis=0)
+    def entering(table: dict[str, tuple[int, ...]], i: int) -> AnyArray:
+        parts = [counts[i] * getattr(w, name) for name, counts in table.items()]
+        numpy = library(*parts)
+        return numpy.sum(numpy.stack(parts), axis=0)
 
     on_pairs = [entering(FIRST_CHANGE, i) for i in (0, 1)]
     on_triples = {name: -entering(SECOND_CHANGE, i) for i, name in enumerate(ARRANGEMENTS)}
     return SourceWeights(w.h, w.hh, *on_pairs, **on_triples)
 
 
-def _held_to_the_start(t: Float[np.ndarray, " k"]) -> SourceWeights:
+def _held_to_the_start(t: Float[AnyArray, " k"]) -> SourceWeights:
     r"""The end of training with a ridge, a stationary point.
 
     There $\theta-\theta(0)=\lambda\sum_a\epsilon_a\nabla z_a$ with the gradients of the *end*: all of every

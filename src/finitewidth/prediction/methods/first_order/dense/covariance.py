@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth._base.arrays import AnyArray
+from finitewidth._base.either import added, einsum, known, library
 from finitewidth.prediction.methods.first_order.source_weights import SourceWeights
 from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
 from finitewidth.statistics.first_order.corrections import Corrections
@@ -20,16 +22,16 @@ from finitewidth.statistics.first_order.corrections import Corrections
 class OneOutput(NamedTuple):
     """Tensors of a single output, or of labels (output, point); n times the averages in the comments."""
 
-    G1: np.ndarray
-    H1: np.ndarray
-    zzH: np.ndarray  # E[z1 z2 DH34]
-    HH: np.ndarray  # E[DH12 DH34]
-    dz: np.ndarray  # E[dH012 z3]
-    I: np.ndarray  # E[d3z]
-    J: np.ndarray  # E[d2z d2z]
+    G1: AnyArray
+    H1: AnyArray
+    zzH: AnyArray  # E[z1 z2 DH34]
+    HH: AnyArray  # E[DH12 DH34]
+    dz: AnyArray  # E[dH012 z3]
+    I: AnyArray  # E[d3z]
+    J: AnyArray  # E[d2z d2z]
 
 
-def dense_covariance(tensors: Corrections, modes: TrainingModes) -> Float[np.ndarray, "test out test out"]:
+def dense_covariance(tensors: Corrections, modes: TrainingModes) -> Float[AnyArray, "test out test out"]:
     """Coefficient of 1/n_{L-1} in the covariance of all trained outputs at the test points."""
     out, test = modes.Y.shape[1], len(modes.K) - modes.train
     modes, whole = composite(tensors, modes)
@@ -38,36 +40,36 @@ def dense_covariance(tensors: Corrections, modes: TrainingModes) -> Float[np.nda
     return rows.transpose(1, 0, 3, 2)
 
 
-def composite_covariance(tensors: OneOutput, modes: TrainingModes) -> Float[np.ndarray, "p p"]:
+def composite_covariance(tensors: OneOutput, modes: TrainingModes) -> Float[AnyArray, "p p"]:
     """Coefficient of 1/n in the covariance at all points, for one output."""
     w = modes.weights()
     points = len(modes.K)
     bar = np.eye(points)
-    bar[:, : modes.train] -= modes.smoother(w)
+    bar = added(bar, np.s_[:, : modes.train], -modes.smoother(w))
     W = modes.Y @ modes.Y.T + modes.Kt
     own = bar @ tensors.G1 @ bar.T + kernel_noise(tensors, modes, w, W)
     with_sources = correlation(tensors, modes, w, W, bar)
     return own + with_sources + with_sources.T
 
 
-def kernel_noise(tensors: OneOutput, modes: TrainingModes, w: SourceWeights, W: np.ndarray) -> np.ndarray:
+def kernel_noise(tensors: OneOutput, modes: TrainingModes, w: SourceWeights, W: AnyArray) -> AnyArray:
     """E[z1 z1] of the outputs' first-order response z1 to kernel fluctuations; W as below."""
     U, train = modes.U, modes.train
     points = len(modes.K)
-    direct = np.einsum("zk,DE->zDEk", w.h, np.eye(points))
+    direct = einsum("zk,DE->zDEk", w.h, np.eye(points))
     response = modes.delivered(direct)  # (D, E, k): to a kernel fluctuation at E, acting on mode k
-    HH = np.einsum("DaEc,ak,cl->DkEl", tensors.HH[:, :train, :, :train], U, U, optimize=True)
-    return np.einsum("XDk,DkEl,YEl,kl->XY", response, HH, response, W, optimize=True)
+    HH = einsum("DaEc,ak,cl->DkEl", tensors.HH[:, :train, :, :train], U, U, optimize=True)
+    return einsum("XDk,DkEl,YEl,kl->XY", response, HH, response, W, optimize=True)
 
 
 def correlation(
-    tensors: OneOutput, modes: TrainingModes, w: SourceWeights, W: np.ndarray, bar: np.ndarray
-) -> np.ndarray:
+    tensors: OneOutput, modes: TrainingModes, w: SourceWeights, W: AnyArray, bar: AnyArray
+) -> AnyArray:
     """E[u_g c_D], summed over all sources; W is the second moment of the initial residuals."""
     U, tr = modes.U, slice(modes.train)
     Ku = bar @ modes.K[:, tr] @ U
     HH, dz, I, J = tensors.HH, tensors.dz, tensors.I, tensors.J
-    e = lambda subscripts, *operands: np.einsum(subscripts, *operands, optimize=True)
+    e = lambda subscripts, *operands: einsum(subscripts, *operands, optimize=True)
 
     source = -e("Da,ak,zk,gk->zDg", tensors.H1[:, tr], U, w.h, Ku)
     source = source - e("gG,GbDa,ak,bk,zk->zDg", bar, tensors.zzH[:, tr, :, tr], U, U, w.h)
@@ -93,23 +95,23 @@ def composite(tensors: Corrections, modes: TrainingModes) -> tuple[TrainingModes
     """The same problem in labels (output, point), the training labels first, as if it had one output."""
     out, points = modes.Y.shape[1], len(modes.K)
     t = {
-        name: np.asarray(getattr(tensors, name))
+        name: known(getattr(tensors, name))
         for name in ["G1", "H1", "D", "F", "A", "B", "P", "Q", "R", "S", "T", "U"]
     }
     order = np.argsort(np.tile(np.arange(points) >= modes.train, out), kind="stable")
     one = np.eye(out)
 
-    def matrix(m: np.ndarray) -> np.ndarray:
-        return np.kron(one, m)[np.ix_(order, order)]
+    def matrix(m: AnyArray) -> AnyArray:
+        return library(m).kron(one, m)[np.ix_(order, order)]
 
-    def four(*parts: tuple[str, np.ndarray]) -> np.ndarray:
+    def four(*parts: tuple[str, AnyArray]) -> AnyArray:
         """Sum of tensors that pair the outputs of their first two and of their last two labels."""
         total = np.zeros((out, points) * 4)
         for storage, tensor in parts:
             places = [int(label) - 1 for label in storage]
             outputs, samples = (["ijkl"[n] for n in places], ["abcd"[n] for n in places])
             pairs = f"{''.join(outputs[:2])},{''.join(outputs[2:])},{''.join(samples)}"
-            total += np.einsum(f"{pairs}->iajbkcld", one, one, tensor)
+            total = added(total, ..., einsum(f"{pairs}->iajbkcld", one, one, tensor))
         return total.reshape((out * points,) * 4)[np.ix_(order, order, order, order)]
 
     whole = OneOutput(
@@ -123,8 +125,8 @@ def composite(tensors: Corrections, modes: TrainingModes) -> tuple[TrainingModes
         J=four(("1234", t["S"]), ("1324", t["T"]), ("1423", t["U"])),
     )
     grown = TrainingModes(
-        np.tile(modes.t, out),
-        np.kron(one, modes.U),
+        library(modes.t).tile(modes.t, out),
+        library(modes.U).kron(one, modes.U),
         modes.Y.T.reshape(-1, 1),
         matrix(modes.K),
         matrix(modes.Theta),

@@ -11,9 +11,10 @@ The weights are rotated from the eigenbasis to the points and contracted there; 
 indices, stay as they are. With several outputs the sum over output indices leaves factors of their number.
 """
 
-import numpy as np
 from jaxtyping import Float
 
+from finitewidth._base.arrays import AnyArray
+from finitewidth._base.either import einsum, known
 from finitewidth.prediction.law.correction import Origins
 from finitewidth.prediction.methods.first_order.source_weights import SourceWeights
 from finitewidth.prediction.methods.first_order.training_modes import TrainingModes
@@ -32,26 +33,26 @@ def dense_mean(tensors: Corrections, modes: TrainingModes) -> Origins:
     return Origins(*(modes.delivered(source)[modes.train :] for source in sources))
 
 
-def _mean_kernel(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
-    learnt = np.einsum("ak,zk,ki->zai", modes.U, w.h, modes.Y)
-    return np.einsum("Da,zai->zDi", np.asarray(tensors.H1)[:, : modes.train], learnt)
+def _mean_kernel(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> AnyArray:
+    learnt = einsum("ak,zk,ki->zai", modes.U, w.h, modes.Y)
+    return einsum("Da,zai->zDi", known(tensors.H1)[:, : modes.train], learnt)
 
 
-def _fluctuations(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
+def _fluctuations(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> AnyArray:
     U, Y, n = modes.U, modes.Y, modes.Y.shape[1]
-    g = np.einsum("zkl,ak,bk,cl,li->zabci", w.hh, U, U, U, Y, optimize=True)
+    g = einsum("zkl,ak,bk,cl,li->zabci", w.hh, U, U, U, Y, optimize=True)
     rows = _sources(modes, g)
     return -(rows("Dabc", tensors.A) + rows("Dbac", tensors.B) + n * rows("Dcab", tensors.B))
 
 
-def _first_change(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
+def _first_change(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> AnyArray:
     U, Y, n = modes.U, modes.Y, modes.Y.shape[1]
     P, Q = tensors.P, tensors.Q
 
-    def paired(weight: np.ndarray) -> tuple:
+    def paired(weight: AnyArray) -> tuple:
         """The initial output, third leg, is correlated with the residual of leg a, or of leg b."""
-        first = -np.einsum("zkl,ak,ck,bl,li->zabci", weight, U, U, U, Y, optimize=True)
-        second = -np.einsum("zkl,ak,ki,bl,cl->zabci", weight, U, Y, U, U, optimize=True)
+        first = -einsum("zkl,ak,ck,bl,li->zabci", weight, U, U, U, Y, optimize=True)
+        second = -einsum("zkl,ak,ki,bl,cl->zabci", weight, U, Y, U, U, optimize=True)
         return _sources(modes, first), _sources(modes, second)
 
     with_a, with_b = paired(w.dH_Dab)
@@ -74,36 +75,36 @@ _PAIRINGS = {
 }
 
 
-def _second_change(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> np.ndarray:
+def _second_change(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> AnyArray:
     U = modes.U
-    total = np.zeros(())
+    total: AnyArray | float = 0.0
     for pairing, X in enumerate(_third_moments(modes)):
         for arrangement, weight in w.second_change.items():
-            g = np.einsum("zklm,klmi,ak,bl,cm->zabci", weight, X, U, U, U, optimize=True)
+            g = einsum("zklm,klmi,ak,bl,cm->zabci", weight, X, U, U, U, optimize=True)
             letter, order = _PAIRINGS[arrangement][pairing]
             total = total + _sources(modes, g)(order, getattr(tensors, letter))
     return total
 
 
-def _third_moments(modes: TrainingModes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _third_moments(modes: TrainingModes) -> tuple[AnyArray, AnyArray, AnyArray]:
     """E[(y-z)(y-z)(y-z)] at the start, the output of leg k, l or m being i and the other two summed."""
     Y, Kt, n = modes.Y, modes.Kt, modes.Y.shape[1]
     W = Y @ Y.T + n * Kt
-    kl = np.einsum("kl,mi->klmi", Kt, Y)
-    km = np.einsum("km,li->klmi", Kt, Y)
-    lm = np.einsum("lm,ki->klmi", Kt, Y)
+    kl = einsum("kl,mi->klmi", Kt, Y)
+    km = einsum("km,li->klmi", Kt, Y)
+    lm = einsum("lm,ki->klmi", Kt, Y)
     return (
-        np.einsum("ki,lm->klmi", Y, W) + kl + km,
-        np.einsum("li,km->klmi", Y, W) + kl + lm,
-        np.einsum("mi,kl->klmi", Y, W) + km + lm,
+        einsum("ki,lm->klmi", Y, W) + kl + km,
+        einsum("li,km->klmi", Y, W) + kl + lm,
+        einsum("mi,kl->klmi", Y, W) + km + lm,
     )
 
 
-def _sources(modes: TrainingModes, g: Float[np.ndarray, "start train train train out"]):
+def _sources(modes: TrainingModes, g: Float[AnyArray, "start train train train out"]):
     """Contract a tensor, its labels in the given order, with weights on the training labels a, b, c."""
 
-    def contract(order: str, tensor) -> np.ndarray:
-        restricted = np.asarray(tensor)[tuple(slice(None) if o == "D" else slice(modes.train) for o in order)]
-        return np.einsum(f"{order},zabci->zDi", restricted, g, optimize=True)
+    def contract(order: str, tensor) -> AnyArray:
+        restricted = known(tensor)[tuple(slice(None) if o == "D" else slice(modes.train) for o in order)]
+        return einsum(f"{order},zabci->zDi", restricted, g, optimize=True)
 
     return contract

@@ -2,8 +2,10 @@
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Array
 
 from finitewidth._base.checks import is_number, plain
+from finitewidth._base.either import einsum
 from finitewidth.algorithms.interface import SpectralAlgorithm
 from finitewidth.prediction.law.correction import Correction, Origins
 from finitewidth.prediction.law.distribution import TrainedDistribution
@@ -42,19 +44,19 @@ class DenseTensors(Method):
         algorithm: SpectralAlgorithm,
         infinite: TrainedDistribution,
         *,
-        ridge: float = 0.0,
+        ridge: float | Array = 0.0,
         progress: Progress | None = None,
     ) -> Correction:
         expansion = Expansion.of(problem, algorithm, ridge)
         tensors = dense_corrections(expansion.net, expansion.x, tolerance=self.tolerance)
         modes = expansion.modes(tensors.K, tensors.Theta, algorithm, ridge)
         origins = dense_mean(tensors, modes)
-        exact = Origins(*(np.zeros_like(o) for o in origins))
+        exact = Origins(*(np.zeros(o.shape) for o in origins))
         found = Coefficients(origins, exact, exact.total, dense_kernel_variance(tensors, modes))
         if modes.K.shape[0] * modes.Y.shape[1] <= _MOST_LABELS:
             outputs = dense_covariance(tensors, modes)
-            own = np.einsum("aobo->ab", outputs) / outputs.shape[1]
+            own = einsum("aobo->ab", outputs) / outputs.shape[1]
             found = found._replace(
-                covariance=own, covariance_error=np.zeros_like(own), output_covariance=outputs
+                covariance=own, covariance_error=np.zeros(own.shape), output_covariance=outputs
             )
         return found.over_width(expansion.net.hidden, infinite)
