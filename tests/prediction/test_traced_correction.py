@@ -24,7 +24,7 @@ CASES = {
 
 def corrections(case, n):
     activation, training = CASES[case]
-    net = fw.MLP((64,), activation, n["C_b"], n["C_W"], 1.0, n["lambda_W"])
+    net = fw.MLP((4096,), activation, n["C_b"], n["C_W"], 1.0, n["lambda_W"])
     law = fw.predict(net, n["x"], n["y"], n["x_test"], order=1, method=EXACT, **training(n))
     return law.mean_correction, law.covariance_correction
 
