@@ -3,6 +3,7 @@ r"""Gradient flow: after a time t a mode has kept $e^{-\lambda t}$ of its residu
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -58,7 +59,7 @@ class GradientFlow(SpectralAlgorithm):
         if self.converged:
             return 1 / eigenvalues
         if holds_tracer(eigenvalues, self.time):
-            return smooth_filters.flow_gain(eigenvalues, self.time)
+            return smooth_filters.flow_gain(jnp.asarray(eigenvalues), self.time)
         numpy = eigenvalues.__array_namespace__()
         x = self._times(eigenvalues)
         learnt = -numpy.expm1(-x) / numpy.where(x > 0, eigenvalues, 1)

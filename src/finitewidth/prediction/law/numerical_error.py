@@ -13,7 +13,7 @@ that $2Ac$ takes the place of $\alpha$; errors of K itself come on top.
 
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -33,7 +33,7 @@ _FACTORISATION = 0.1
 _PROBES, _ROWS = 32, 512
 _REMEDY = 10
 
-Solve = Callable[[np.ndarray], AnyArray]
+Solve = Callable[[Any], AnyArray]
 
 
 class NumericalError(eqx.Module):

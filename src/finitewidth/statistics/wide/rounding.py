@@ -87,13 +87,16 @@ def kernel_rounding(net: Layer, x1: ArrayLike, x2: ArrayLike | None = None) -> K
     >>> error.typical < 1e-14, error.repeated < 1e-6
     (True, True)
     """
-    x1 = as_inputs("x1", x1, net)
-    x2 = x1 if x2 is None else as_inputs("x2", x2, net).astype(x1.dtype)
-    refuse_traced("kernel_rounding", net, x1, x2)
-    laws, every = resolved_laws(net, [x1, x2], None, None), np.concatenate([np.asarray(x1), np.asarray(x2)])
-    total, positions = len(every), has_positions(x1)
+    rows = as_inputs("x1", x1, net)
+    columns = rows if x2 is None else as_inputs("x2", x2, net).astype(rows.dtype)
+    refuse_traced("kernel_rounding", net, rows, columns)
+    laws, every = (
+        resolved_laws(net, [rows, columns], None, None),
+        np.concatenate([np.asarray(rows), np.asarray(columns)]),
+    )
+    total, positions = len(every), has_positions(rows)
     half = _PROBES_AT_POSITIONS if positions else _PROBES
-    sizes = len(x1), len(x2)
+    sizes = len(rows), len(columns)
     if total > (2 * half if positions else _SAME_PROGRAM):
         sizes, total = (half, half), 2 * half
     probes = min(max(total // 2, 1), _MOST)
@@ -105,7 +108,7 @@ def kernel_rounding(net: Layer, x1: ArrayLike, x2: ArrayLike | None = None) -> K
     parts = jax.block_until_ready(
         blocks_by_laws(net, laws, jnp.asarray(placed[: sizes[0]]), jnp.asarray(placed[sizes[0] :]))
     )
-    eps, layers = float(eps), len(hidden_widths(net, x1.shape[1:])) + 1
+    eps, layers = float(eps), len(hidden_widths(net, rows.shape[1:])) + 1
     typical, kinks = eps / 2 * math.sqrt(layers), _kinks(net)
     least = (Rounding(typical, math.sqrt(eps) / 4 if kink else eps) for kink in kinks)
     return KernelRounding(*(_measured(_whole(parts, k), probes, floor) for k, floor in enumerate(least)))

@@ -85,7 +85,8 @@ def law_of_training(
         law = TrainedDistribution(M @ y, kernels.test.nngp + spread)
     if rounding is None or traced(law):
         return law
-    nngp, ntk = (tuple(part[which] for part in kernels) for which in (0, 1))
+    nngp = kernels.train.nngp, kernels.test_train.nngp, kernels.test.nngp
+    ntk = kernels.train.ntk, kernels.test_train.ntk, kernels.test.ntk
     error = numerical_error(
         ntk, rounding.ntk, nngp if start is None else None, rounding.nngp, M, training.solve, y, law.mean
     )
