@@ -167,7 +167,7 @@ CLAIMS = (
             "With two outputs, which are coupled at this order, networks trained with a ridge move by the "
             "predicted multiple of 1/n, after eight steps and at the end."
         ),
-        quick=TrainedEnsembles(_TWO_OUTPUTS[:1], (64, 128), 2000, 8000, 1, SEEN),
+        quick=TrainedEnsembles(_TWO_OUTPUTS[:1], (64, 256), 6000, 24_000, 1, SEEN),
         full=TrainedEnsembles(_TWO_OUTPUTS, _WIDTHS, (10_000, 36_000), 100_000, 2, 0.05),
     ),
     COVARIANCE.claim(
@@ -181,7 +181,7 @@ CLAIMS = (
             "The variance of networks trained with a ridge differs from infinite width by a predicted "
             "multiple of 1/n; the weights of gradient flow with shifted eigenvalues give another one."
         ),
-        quick=TrainedEnsembles(_SPREAD[1:2], (64, 128), 2000, 8000, 1, SEEN),
+        quick=TrainedEnsembles(_SPREAD[1:2], (64, 256), 6000, 24_000, 1, SEEN),
         full=TrainedEnsembles(_SPREAD, _WIDTHS, (10_000, 12_000, 24_000), 100_000, 2, 0.05),
     ),
 )
