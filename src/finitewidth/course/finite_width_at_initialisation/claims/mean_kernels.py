@@ -67,7 +67,7 @@ CLAIMS = (
         infinite-width values by G1/n and H1/n, at equal and at different inputs. Networks and their halves,
         coupled so that first-order fluctuations cancel, show both to a few percent.""",
         source=f"{BEYOND}: {BOOK}, chapters 4 and 8; several inputs derived here",
-        quick=Means(((16, 16),), draws=2000),
+        quick=Means(((16, 16),), draws=6000),
         full=Means(((16, 16), (16, 24, 16)), draws=4000),
         wrong={"G1 depth 3": scaled(1.5), "H1 depth 3": scaled(1.3)},
     ),
