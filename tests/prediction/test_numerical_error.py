@@ -200,13 +200,15 @@ def test_a_pointwise_law_has_the_error_of_the_whole(repeated, ridge):
 
 @pytest.mark.parametrize(("activation", "depth"), [("relu", 2), ("relu", 100), ("tanh", 100)])
 def test_entries_of_kernels_beside_more_digits(rng, activation, depth):
-    net, x = fw.MLP((8,) * depth, activation), rng.normal(size=(12, 4)).astype(np.float32)
+    net, x = fw.MLP((8,) * depth, activation), rng.normal(size=(40, 10)).astype(np.float32)
     found, exact = fw.kernels(net, x), fw.kernels(net, x.astype(float))
     for kernel, truth, rounding in zip(found, exact, fw.kernel_rounding(net, x), strict=True):
         scale = np.sqrt(np.diag(truth))
-        error = (np.asarray(kernel) - np.asarray(truth)) / np.outer(scale, scale)
-        error = rms(error[~np.eye(12, dtype=bool)])
+        correlation, others = np.asarray(truth) / np.outer(scale, scale), ~np.eye(40, dtype=bool)
+        error = rms((np.asarray(kernel) / np.outer(scale, scale) - correlation)[others])
         assert error / WITHIN < rounding.typical < error * WITHIN
+        # What two inputs that nearly repeat each other lose must have fallen off where others are.
+        assert rms(np.sqrt(rounding.of_entries(correlation))[others]) < error * WITHIN
 
 
 def test_kernels_that_are_given_are_exact_to_their_last_digit(rng):
