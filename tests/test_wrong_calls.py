@@ -430,7 +430,7 @@ CALLS = {
     ),
     "train opt": (
         lambda: fw.train(NET, PARAMS, X, Y, steps=2, learning_rate=0.1, optimizer="adamw"),
-        "unknown optimizer 'adamw'. Known: sgd, momentum, adam, sign, muon; or",
+        "unknown optimizer 'adamw'. Known: sgd, momentum, nesterov, adam, sign, muon; or",
     ),
     "train opt none": (
         lambda: fw.train(NET, PARAMS, X, Y, steps=2, learning_rate=0.1, optimizer=None),

@@ -90,8 +90,8 @@ class TestBuild:
 
 SIGNATURES = {
     "prediction": [
-        'GradientDescent(eta: float | int | Literal["auto"] = "auto", steps: float | int = math.inf)',
-        "GradientFlow(time: float | int = math.inf)",
+        'GradientDescent(eta: AnyNumber | Literal["auto"] = "auto", steps: AnyNumber = math.inf)',
+        "GradientFlow(time: AnyNumber = math.inf)",
         'DirectOptimization(solution: Literal["row-space", "gauss-newton", "minimum-norm"] = "row-space", '
         "step: float | int = 1.0,)",
         'BayesianInference(noise: float | int = 0.0, width: Literal["infinite", "finite"] = "infinite")',

@@ -280,7 +280,8 @@ def detectable_words(overall: Overall) -> str:
     least = overall.spread.detectable
     if not math.isfinite(least):
         return "so few networks notice no wrong spread nineteen times in twenty"
-    return f"a spread wrong by {100 * least:.2g} % or more would have been noticed nineteen times in twenty"
+    percent = f"{100 * least:.2g}" if least < 0.995 else f"{100 * least:.0f}"
+    return f"a spread wrong by {percent} % or more would have been noticed nineteen times in twenty"
 
 
 def alarm_words(alarms: tuple[str, ...]) -> str:

@@ -176,7 +176,7 @@ def baseline_words(other: Baseline) -> str:
     """What another method reaches."""
     ahead = other.ahead
     if other.rmse is None:
-        score = other.score.times(100)
+        score = other.score.times(100.0)
         return f"{score.value:.2f} +- {score.sem:.2f} %; networks {points(ahead)}"
     score = f"{other.rmse:.4g} (R2 = {other.score.value:.3f} +- {other.score.sem:.3f})"
     return f"{score}; networks {ahead.value:+.3f} +- {ahead.sem:.3f}"
