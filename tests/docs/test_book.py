@@ -90,7 +90,7 @@ class TestBuild:
 
 SIGNATURES = {
     "prediction": [
-        'GradientDescent(eta: AnyNumber | Literal["auto"] = "auto", steps: AnyNumber = math.inf)',
+        "GradientDescent(eta: AnyNumber | Literal['auto'] = 'auto', steps: AnyNumber = math.inf)",
         "GradientFlow(time: AnyNumber = math.inf)",
         'DirectOptimization(solution: Literal["row-space", "gauss-newton", "minimum-norm"] = "row-space", '
         "step: float | int = 1.0,)",
