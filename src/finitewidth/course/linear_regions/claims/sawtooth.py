@@ -10,6 +10,7 @@ from finitewidth.course._lab.estimate import exact
 from finitewidth.course._lab.figures import Curves
 from finitewidth.course._lab.sources import orf_543
 from finitewidth.course.linear_regions.networks.relu_regions import relu_program
+from finitewidth.course.linear_regions.networks.sawtooth import sawtooth
 from finitewidth.course.linear_regions.theory.linear_regions import sawtooth_pieces
 from finitewidth.measure import regions
 
@@ -48,7 +49,7 @@ class Tents:
             program = relu_program(_three_neurons(folds))
             found["pieces"].append(regions.line_regions(program, [0.0], [1.0]).pieces)
             found["pieces on the line"].append(regions.line_regions(program, [0.0], [1.0], whole=True).pieces)
-            net, params = regions.sawtooth(folds)
+            net, params = sawtooth(folds)
             found["pieces of two neurons a layer"].append(
                 regions.line_regions(net, [0.0], [1.0], params=params).pieces
             )
