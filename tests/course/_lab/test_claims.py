@@ -32,7 +32,7 @@ FORBIDDEN = re.compile(
         for name in (*THEORY["forbidden_modules"], "finitewidth.advice")
     )
 )
-# What both sides are about: the network that `tune` chooses; covers, codes and maps that are claimed to exist.
+# What both sides are about: the network that `tune` chooses; covers, codes and maps that exist by a claim.
 SHARED = ("finitewidth.advice.tuning.advice", "finitewidth.course.entropy_and_widths.theory.")
 CLAIMS = re.compile(r"finitewidth\.course\.(\w+)\.claims\b")
 

@@ -15,8 +15,9 @@ def sawtooth(folds: int) -> tuple[MLP, Params]:
 
     Examples
     --------
+    >>> from finitewidth.course.linear_regions.networks import sawtooth
     >>> from finitewidth.measure import regions
-    >>> net, params = regions.sawtooth(5)
+    >>> net, params = sawtooth(5)
     >>> regions.line_regions(net, [0.0], [1.0], params=params).pieces
     32
     """
