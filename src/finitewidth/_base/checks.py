@@ -26,8 +26,9 @@ def is_number(value: Any) -> TypeGuard[float]:
 def plain(value: Any) -> Any:
     """A number of NumPy or JAX as one of Python, which can be a static part of a pytree; others unchanged."""
     # NumPy's float64 is a float of Python and yet counts as an array.
-    foreign = isinstance(value, np.generic | np.ndarray | jax.Array)
-    return value.item() if foreign and is_number(value) else value
+    if is_number(value) and isinstance(value, np.generic | np.ndarray | jax.Array):
+        return value.item()
+    return value
 
 
 def no_file(path: Path) -> str | None:

@@ -132,9 +132,9 @@ class Steps(Clock):
             power, diagonal = _squared(state[0]), state[1] ** 2
             power = jnp.where(odd, _times_bidiagonal(power, unit), power)
             diagonal = jnp.where(odd, diagonal * unit, diagonal)
-            return (_with_diagonal(power, diagonal), diagonal), None
+            return (jnp.asarray(_with_diagonal(power, diagonal)), diagonal), None
 
-        bits = np.array([bit == "1" for bit in bin(int(self.steps))[2:]])
+        bits = jnp.array([bit == "1" for bit in bin(int(self.steps))[2:]])
         start = jnp.asarray(_identity(len(nodes), shape)), jnp.ones_like(unit)
         return lax.scan(double, start, bits)[0][0][0, -1]
 

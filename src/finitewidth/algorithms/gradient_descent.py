@@ -84,14 +84,14 @@ class GradientDescent(SpectralAlgorithm):
         if self.converged:
             return eigenvalues.__array_namespace__().where(1 - self._step() * eigenvalues < 1, 0.0, 1.0)
         if holds_tracer(eigenvalues, self.eta):
-            return smooth_filters.descent_residual(eigenvalues, self._step(), int(self.steps))
+            return smooth_filters.descent_residual(jnp.asarray(eigenvalues), self._step(), int(self.steps))
         return descent_residual(eigenvalues, self._step(), self.steps)
 
     def gain(self, eigenvalues):
         if self.converged:
             return 1 / eigenvalues
         if holds_tracer(eigenvalues, self.eta):
-            return smooth_filters.descent_gain(eigenvalues, self._step(), int(self.steps))
+            return smooth_filters.descent_gain(jnp.asarray(eigenvalues), self._step(), int(self.steps))
         return descent_gain(eigenvalues, self._step(), self.steps)
 
     def clock(self) -> Steps:
@@ -109,7 +109,7 @@ class GradientDescent(SpectralAlgorithm):
         return self.eta
 
 
-def descent_projectors(l1: Eigenvalues, l2: Eigenvalues, eta: float) -> tuple[Array, Array]:
+def descent_projectors(l1: Eigenvalues, l2: Eigenvalues, eta: float | Array) -> tuple[Array, Array]:
     r"""$Z_A = \frac{1-\eta\lambda_1}{\lambda_1}X$ and $Z_B = Z_A+\frac\eta2X$; $\eta = 0$ for a flow."""
     X = inverting(l1, l2, eta)
     Z_A = (1 - eta * l1) / l1 * X
@@ -117,7 +117,7 @@ def descent_projectors(l1: Eigenvalues, l2: Eigenvalues, eta: float) -> tuple[Ar
 
 
 def inverting(
-    l1: Float[AnyArray, "..."] | float, l2: Float[AnyArray, "..."] | float, eta: float | int
+    l1: Float[AnyArray, "..."] | float, l2: Float[AnyArray, "..."] | float, eta: float | int | Array
 ) -> Float[Array, "..."]:
     r"""The inverting tensor of a pair of modes, $\eta\sum_s (1-\eta\lambda_1)^s(1-\eta\lambda_2)^s$."""
     return jnp.asarray(1 / (l1 + l2 - eta * l1 * l2))

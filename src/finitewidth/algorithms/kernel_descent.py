@@ -64,7 +64,9 @@ class Spectrum(eqx.Module):
         """The same in NumPy, for work with many small steps."""
         return jax.tree.map(np.asarray, self)
 
-    def residual(self, algorithm: SpectralAlgorithm, ridge: float | int = 0.0) -> Float[AnyArray, " train"]:
+    def residual(
+        self, algorithm: SpectralAlgorithm, ridge: float | int | Array = 0.0
+    ) -> Float[AnyArray, " train"]:
         """Fraction of each mode's residual that is left on the training set."""
         left = algorithm.residual(self.eigenvalues + ridge)
         if ridge == 0:
@@ -100,7 +102,7 @@ class MatrixFilter(NamedTuple):
 
     whole: Float[Array, "train train"]
 
-    def solve(self, right: Float[Array, "train k"]) -> Float[Array, "train k"]:
+    def solve(self, right: Float[AnyArray, "train k"]) -> Float[Array, "train k"]:
         r"""$\Theta_{AA}^{-1}(1-U(t))$ times `right`."""
         return self.whole @ right
 
@@ -110,9 +112,12 @@ class FollowedCholesky(NamedTuple):
 
     lower: Float[Array, "train train"]
 
-    def solve(self, right: Float[Array, "train k"]) -> Float[Array, "train k"]:
+    def solve(self, right: Float[AnyArray, "train k"]) -> Float[Array, "train k"]:
         """Inverse of the kernel times `right`."""
         return jax.scipy.linalg.cho_solve((self.lower, True), right)
+
+
+Filter = Cholesky | SpectralFilter | MatrixFilter | FollowedCholesky
 
 
 def followed_filter(
@@ -129,7 +134,7 @@ def followed_filter(
 
 def _gain(settings: tuple[SpectralAlgorithm, Array], eigenvalues: Float[Array, "*n"]) -> Float[Array, "*n"]:
     algorithm, ridge = settings
-    return algorithm.gain(eigenvalues + ridge).astype(eigenvalues.dtype)
+    return jnp.asarray(algorithm.gain(eigenvalues + ridge), eigenvalues.dtype)
 
 
 def spectral_filter(
@@ -149,7 +154,7 @@ def training_filter(
     algorithm: SpectralAlgorithm,
     ridge: float | int | Array = 0.0,
     spectrum: Spectrum | None = None,
-) -> Cholesky | SpectralFilter | MatrixFilter | FollowedCholesky:
+) -> Filter:
     r"""What training does with the labels: `solve` applies $(\Theta_{AA}+r)^{-1}(1-U(t))$.
 
     The end of training needs a Cholesky factorisation only; any other time needs the full spectrum,
@@ -159,6 +164,7 @@ def training_filter(
         check_ridge(ridge)
     if traced(kernel, algorithm, ridge):
         return followed_filter(kernel, algorithm, ridge)
+    ridge = float(ridge)
     if spectrum is not None or not algorithm.converged:
         return spectral_filter(spectrum or Spectrum.of(kernel), algorithm, ridge)
     if algorithm.can_diverge:
@@ -178,7 +184,7 @@ def smoother(
 
 
 def smoothed(
-    filtered: Cholesky | SpectralFilter | MatrixFilter | FollowedCholesky,
+    filtered: Filter,
     kernel_test_train: Float[Array, "test train"],
     spectrum: Spectrum | None = None,
 ) -> Float[Array, "test train"]:

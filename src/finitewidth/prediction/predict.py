@@ -305,7 +305,7 @@ def _large(
     net: Layer,
     data: tuple,
     algorithm: Any,
-    ridge: float | int,
+    ridge: float | int | Array,
     solver: str,
     why: str,
     settings: dict[str, Any],

@@ -49,6 +49,7 @@ def four_point_averages(function: Elementwise, K: Matrix, tolerance: float) -> F
     tolerance
         Error relative to the average of the absolute value of the integrand.
     """
+    K = np.asarray(K)
     n = len(K)
     table = {}
     for m in range(1, min(n, 3) + 1):
@@ -124,7 +125,7 @@ def _partial_averages(
 
 def _smoothed(
     function: Elementwise,
-    K: Matrix,
+    K: Float[np.ndarray, "n n"],
     sets: Int[np.ndarray, "sets 4"],
     tolerance: float,
 ) -> Float[np.ndarray, "sets 4 4 4 4"]:

@@ -48,6 +48,7 @@ def parallel_pairs(K: Matrix) -> Bool[np.ndarray, "n n"]:
 
 def bent_pairs(function: Elementwise, K: Matrix, tolerance: float) -> Float[np.ndarray, "6 6 n n"]:
     r"""$\langle\sigma^{(k)}_a\sigma^{(l)}_b\rangle$; for parallel inputs without the delta functions."""
+    K = np.asarray(K)
     M = _bracket_pairs(function, K, tolerance)
     jumps = jumps_of(function)
     apart = ~parallel_pairs(K)
@@ -63,7 +64,9 @@ def bent_pairs(function: Elementwise, K: Matrix, tolerance: float) -> Float[np.n
     return M
 
 
-def _bracket_pairs(function: Elementwise, K: Matrix, tolerance: float) -> Float[np.ndarray, "6 6 n n"]:
+def _bracket_pairs(
+    function: Elementwise, K: Float[np.ndarray, "n n"], tolerance: float
+) -> Float[np.ndarray, "6 6 n n"]:
     """Averages of the derivatives on either side, all pairs of inputs in one evaluation."""
     n = len(K)
     pairs = list(itertools.combinations_with_replacement(range(n), 2))
@@ -131,6 +134,7 @@ def _hermite_at_zero(order: int) -> float:
 
 def bent_four_point(function: Elementwise, K: Matrix, tolerance: float) -> FourPoint:
     """Averages of four factors for all quadruples of inputs: values and slopes, and all if no slope jumps."""
+    K = np.asarray(K)
     n = len(K)
     jumps = jumps_of(function)
     table = {}
@@ -167,7 +171,7 @@ def _set_of_inputs(
     )
 
 
-def _slopes_given_zero(function: Elementwise, K: Matrix, tolerance: float) -> Quadruple:
+def _slopes_given_zero(function: Elementwise, K: Float[np.ndarray, "n n"], tolerance: float) -> Quadruple:
     """<delta(z_a) sigma'_b sigma'_c sigma'_d>, the slope being continuous."""
     n = len(K)
     result = np.zeros((n,) * 4)

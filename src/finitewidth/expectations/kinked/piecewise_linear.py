@@ -90,6 +90,7 @@ def kinked_four_point(slopes: Slopes, K: Matrix) -> FourPoint:
     Parallel inputs are one direction: $z_i=kz_j$ has the value $kz_j(\alpha\pm\beta\,\mathrm{sgn}\,z_j)$ and
     the slope $\alpha\pm\beta\,\mathrm{sgn}\,z_j$, with the sign of k.
     """
+    K = np.asarray(K)
     labels, factors = _directions(K)
     distinct = np.unique(labels)
     opposite = (factors < 0).astype(int)
@@ -108,7 +109,7 @@ def kinked_four_point(slopes: Slopes, K: Matrix) -> FourPoint:
     return averages
 
 
-def _directions(K: Matrix) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def _directions(K: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """For every input the first one parallel to it, and how many times that one it is."""
     q = np.diag(K)
     parallel = q[:, None] * q - K**2 <= _PARALLEL * q[:, None] * q

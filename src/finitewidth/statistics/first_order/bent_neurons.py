@@ -51,7 +51,7 @@ def _one_input(
     activation: Activation, K: float, square_curvature: float, jumps: tuple[float, ...]
 ) -> Float[np.ndarray, "6 6"]:
     """Averages at one input, with those of their own that exist."""
-    M = one_input_averages(activation, K).pair[:, :, 0, 0]
+    M = np.asarray(one_input_averages(activation, K).pair)[:, :, 0, 0]
     if jumps[0]:
         return M
     third = M[3, 1] - square_curvature

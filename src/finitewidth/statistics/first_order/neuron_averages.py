@@ -1,5 +1,6 @@
 """Averages over one neuron at several inputs, whatever the activation is like around zero."""
 
+import jax.numpy as jnp
 import numpy as np
 
 from finitewidth._base.arrays import Matrix
@@ -28,10 +29,11 @@ def neuron_averages(activation: Activation, K: Matrix, tolerance: float, passed_
     if holds_tracer(K):
         if not is_smooth(function):
             raise untraceable(f"activation {activation.name!r}, with its kinks, at order=1")
-        pair = followed_pairs(function, K, HIGHEST_DERIVATIVE)
-        return Averages(pair, followed_four_point(function, K, tolerance))
+        followed = jnp.asarray(K)
+        pair = followed_pairs(function, followed, HIGHEST_DERIVATIVE)
+        return Averages(pair, followed_four_point(function, followed, tolerance))
     if is_smooth(function):
-        moments = DerivativeMoments(function, K, tolerance / 10)
+        moments = DerivativeMoments(function, np.asarray(K), tolerance / 10)
         orders = range(HIGHEST_DERIVATIVE + 1)
         pair = np.array([[moments.pair(k, l) for l in orders] for k in orders])
         return Averages(pair, four_point_averages(function, K, tolerance))

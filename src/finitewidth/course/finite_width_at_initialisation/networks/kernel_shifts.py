@@ -196,7 +196,7 @@ def _rays(
     radii = _FURTHEST * (places + 1) / 2
     weights = weights * radii * np.exp(-(radii**2) / 2)
     unit = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
-    nodes = (radii[:, None, None] * unit).reshape(-1, 2)
+    nodes = (unit * radii[:, None, None]).reshape(-1, 2)
     return nodes, jnp.repeat(weights / weights.sum() / _RAYS, _RAYS)
 
 

@@ -182,7 +182,7 @@ class LazyOrRich(RandomProblem):
             spread = np.log(2) * 2**found.value * found.sem
             axes.plot(self.scales, 2**found.value, color=color, lw=1)
             style.measured_points(axes, self.scales, 2**found.value, spread, color, f"{label} loss")
-        lazy = 2 ** np.mean(np.log2(predicted["lazy loss"]))
+        lazy = float(2 ** np.mean(np.log2(predicted["lazy loss"])))
         axes.axhline(lazy, color=style.PALETTE[0], lw=1, ls="--", label="test loss, linearised")
         axes.set(xscale="log", yscale="log", xlabel="scale of the initial weights", ylabel="loss")
         axes.legend()

@@ -216,7 +216,7 @@ class Valley(RandomProblem):
     def theory(self) -> Prediction:
         return {
             "walls": valley_variance(np.array(self.curvatures), self.alpha, self.eta),
-            "bowl": steady_covariance(*self.bowl, self.eta),
+            "bowl": np.asarray(steady_covariance(*self.bowl, self.eta)),
         }
 
     def measure(self, key) -> Measurement:

@@ -46,7 +46,7 @@ class Coefficients(NamedTuple):
         validity = None
         if not traced(infinite, self):
             mean, coefficient = np.asarray(infinite.mean), np.asarray(self.origins.total)
-            validity = ExpansionRange.of(hidden, mean, coefficient, self.kappa)
+            validity = ExpansionRange.of(hidden, mean, coefficient, float(self.kappa))
         return Correction(
             mean=over_n(self.origins.total),
             mean_error=over_n(self.error),

@@ -9,6 +9,7 @@ $$\Delta H_{Da},\quad dH_{Dab},\ dH_{aDb},\quad
 
 from typing import NamedTuple
 
+import numpy as np
 from jaxtyping import Array, Float
 
 from finitewidth._base.arrays import AnyArray
@@ -59,7 +60,7 @@ def source_weights(
     if algorithm.converged:
         return _held_to_the_start(t)
     refuse_traced("order=1 with a ridge and training that stops", t, ridge, algorithm)
-    return SourceWeights(*stopped_weights(t, ridge, algorithm.clock()))
+    return SourceWeights(*stopped_weights(np.asarray(t), float(ridge), algorithm.clock()))
 
 
 def _along_a_path(w: ProjectorWeights) -> SourceWeights:

@@ -18,6 +18,7 @@ moment and decays from then on at the rate t; $\zeta$ is a leg that was moved at
 import numpy as np
 from jaxtyping import Float
 
+from finitewidth._base.arrays import AnyArray
 from finitewidth.algorithms.clocks import Clock, Matrices
 
 # States of two legs l, m: both wait, m moved, l moved, both moved, both spent on q. With a third leg k the
@@ -38,7 +39,7 @@ def stopped_weights(
     return tuple(w[np.ix_(at, *[place] * (w.ndim - 1))] for w in stacked)
 
 
-def _from(t: Float[np.ndarray, " k"], r: float, ticking: Clock, q: float | None) -> list[np.ndarray]:
+def _from(t: Float[np.ndarray, " k"], r: float, ticking: Clock, q: float | None) -> list[AnyArray]:
     """The weights of one start of the chains."""
     c, before = ticking.rate, [()] if q is None else [(), (np.array([q]),)]
     frozen = [c * ticking.chain([*before, (t,)]), c**2 * ticking.chain([*before, (t[:, None],), (t,)])]
@@ -84,7 +85,7 @@ def _pair(l: np.ndarray, m: np.ndarray, r: float, ticking: Clock) -> Matrices:
 
 def _totals(
     transfer: Matrices, ticking: Clock, q: float | None, ends: tuple[int, ...]
-) -> Float[np.ndarray, "from to *shape"]:
+) -> Float[AnyArray, "from to *shape"]:
     """What arrives in the end states; with q, what they have handed on to a residual of that mode."""
     if q is None:
         return ticking.evolved(transfer)[:, list(ends)]

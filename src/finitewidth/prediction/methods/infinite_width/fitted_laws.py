@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.linalg.cholesky import Cholesky, factorise, symmetric_product
 from finitewidth.algorithms.interface import SpectralAlgorithm
-from finitewidth.algorithms.kernel_descent import SpectralFilter, training_filter
+from finitewidth.algorithms.kernel_descent import Filter, training_filter
 from finitewidth.architecture.layer import Layer
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.methods.infinite_width.ridge import choose_noise, choose_ridge
@@ -49,7 +49,7 @@ class TrainedLaw(FittedLaw):
     """Networks trained by gradient descent on every layer: the law governed by the NTK."""
 
     ridge: float | int
-    training: Cholesky | SpectralFilter
+    training: Filter
     governed_by = "ntk"
 
     @classmethod

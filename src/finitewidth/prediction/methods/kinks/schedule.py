@@ -82,13 +82,13 @@ def schedule(
     clock = algorithm.resolved(largest).clock()
     rates = eigenvalues + ridge
     if clock.continuous:
-        end = min(clock.end, -math.log(left) / float(min(rates[0], ridge or np.inf)))
+        end = min(float(clock.end), -math.log(left) / float(min(rates[0], ridge or np.inf)))
         times = _flow_times(end, largest, growth)
         table = _flow_table(eigenvalues, ridge, times)
         step, share = np.zeros(len(times) - 1, bool), np.zeros(len(times) - 1)
     else:
-        eta = clock.residual_step
-        end = min(clock.end, _steps_to_the_end(np.append(rates, [ridge] if ridge else []), eta, left))
+        eta = float(clock.residual_step)
+        end = min(float(clock.end), _steps_to_the_end(np.append(rates, [ridge] if ridge else []), eta, left))
         # With a ridge neurons hop about the kink to the end: the last steps are single ones again.
         last = min(single_steps, int(end)) if ridge else 0
         times = _step_times(end - last, single_steps, growth)

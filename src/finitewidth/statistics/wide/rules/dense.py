@@ -9,7 +9,7 @@ from finitewidth.architecture.dense import Dense, Hyperparameters
 from finitewidth.statistics.wide.rules.interface import cross, own
 from finitewidth.statistics.wide.rules.pairs import Kernels, PairLaws
 
-AnyArray = TypeVar("AnyArray", Array, np.ndarray)
+AnyArray = TypeVar("AnyArray", Array, np.ndarray, Array | np.ndarray)
 
 
 def recursion(layer: Hyperparameters, K: AnyArray, Theta: AnyArray) -> tuple[AnyArray, AnyArray]:

@@ -11,6 +11,8 @@ The weights are rotated from the eigenbasis to the points and contracted there; 
 indices, stay as they are. With several outputs the sum over output indices leaves factors of their number.
 """
 
+from typing import Any
+
 from jaxtyping import Float
 
 from finitewidth._base.arrays import AnyArray
@@ -77,7 +79,7 @@ _PAIRINGS = {
 
 def _second_change(tensors: Corrections, modes: TrainingModes, w: SourceWeights) -> AnyArray:
     U = modes.U
-    total: AnyArray | float = 0.0
+    total: Any = 0.0
     for pairing, X in enumerate(_third_moments(modes)):
         for arrangement, weight in w.second_change.items():
             g = einsum("zklm,klmi,ak,bl,cm->zabci", weight, X, U, U, U, optimize=True)

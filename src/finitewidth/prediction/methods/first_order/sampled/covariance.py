@@ -56,4 +56,4 @@ def unsampled_covariance(sampling: Sampling) -> Float[np.ndarray, "test test"]:
     later = 1 / np.outer(t, t) if modes.algorithm.converged else modes.algorithm.clock().rate * h[1:]
     reached = modes.Theta_modes[train:] @ (U.T @ on_modes[:train] * later)
     with_kernel = Ku @ (on_modes[train:] * h[0] - reached).T
-    return bar @ shifts.G1 @ bar.T - with_kernel - with_kernel.T
+    return np.asarray(bar @ shifts.G1 @ bar.T - with_kernel - with_kernel.T)

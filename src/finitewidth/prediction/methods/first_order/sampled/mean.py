@@ -47,4 +47,4 @@ def unsampled_mean(sampling: Sampling) -> Float[np.ndarray, "test out"]:
     h = first_weights(modes.t, modes.algorithm)
     on_modes = sampling.shifts.H1[:, : modes.train] @ modes.U
     sources = np.einsum("pk,zk,ko->zpo", on_modes, h, modes.Y, optimize=True)
-    return modes.delivered(sources)[modes.train :]
+    return np.asarray(modes.delivered(sources)[modes.train :])

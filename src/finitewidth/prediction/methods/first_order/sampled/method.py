@@ -65,7 +65,7 @@ class SampledNeurons(Method):
         progress: Progress | None = None,
     ) -> Correction:
         expansion = Expansion.of(problem, algorithm, ridge)
-        kernels = layer_kernels(expansion.net, expansion.x)
+        kernels = layer_kernels(expansion.net, np.asarray(expansion.x))
         modes = expansion.modes(kernels.K, kernels.Theta, algorithm, ridge)
         sampling = Sampling.of(kernels, modes, jnp.float32 if self.single_precision else jnp.float64)
         share = 1.0 if self.covariance_error is None else 0.5

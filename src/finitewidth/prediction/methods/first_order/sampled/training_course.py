@@ -34,12 +34,12 @@ def training_course(modes: TrainingModes, dtype) -> tuple[Decay, TrainingTimes]:
     if ended and modes.ridge > 0:
         return HeldToTheStart(*arrays), TrainingTimes(*(ONCE,) * 5)
     powers, clock = Powers.of(modes, dtype), modes.algorithm.clock()
-    single = time_strata(modes.t, modes.algorithm, nested=False)
+    single = time_strata(np.asarray(modes.t), modes.algorithm, nested=False)
     if ended:
         kind, weights = (EndOfFlow, 1) if clock.continuous else (EndOfDescent, 2)
         changes = Parts((single,) * weights), Parts((single,) * weights**2)
         return kind(*arrays, powers=powers), TrainingTimes(ONCE, ONCE, ONCE, *changes)
-    nested = time_strata(modes.t, modes.algorithm, nested=True)
+    nested = time_strata(np.asarray(modes.t), modes.algorithm, nested=True)
     fluctuations, end = (single, nested, Pairs(single)), jnp.asarray(clock.end, dtype)
     if modes.ridge > 0:
         decay = StoppedHeld(*arrays, powers=powers, end=end, pull=Pull.of(modes, dtype))
@@ -51,7 +51,10 @@ def training_course(modes: TrainingModes, dtype) -> tuple[Decay, TrainingTimes]:
 
 def _held_changes(modes: TrainingModes, single: TimeStrata) -> tuple[Parts, Parts]:
     """Times of the changes with a ridge, in the order of `StoppedHeld.pair` and `StoppedHeld.triple`."""
-    both = [time_strata(modes.t, modes.algorithm, nested=nested, held=True) for nested in (False, True)]
+    both = [
+        time_strata(np.asarray(modes.t), modes.algorithm, nested=nested, held=True)
+        for nested in (False, True)
+    ]
     late, nested = map(Held, both)
     if modes.algorithm.clock().continuous:
         return Parts((single, late)), Parts((single, late, nested, nested))
