@@ -1,5 +1,6 @@
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,6 +23,15 @@ def test_descent_is_the_iterated_recursion(eta, steps):
     algorithm = GradientDescent(eta, steps)
     assert_close(algorithm.residual(EIGENVALUES), residual)
     assert_close(algorithm.gain(EIGENVALUES), learnt)
+
+
+def test_a_step_that_jax_follows_meets_eigenvalues_of_numpy():
+    """Three steps learn (1 - (1 - eta t)^3) / t, of which the slope in eta is 3 (1 - eta t)^2."""
+    t = np.array([0.2, 1.5])
+    learnt = lambda eta: GradientDescent(eta, steps=3).gain(t).sum()
+    left = lambda eta: GradientDescent(eta, steps=3).residual(t).sum()
+    assert_close(jax.grad(learnt)(0.4), np.sum(3 * (1 - 0.4 * t) ** 2))
+    assert_close(jax.grad(left)(0.4), -np.sum(3 * t * (1 - 0.4 * t) ** 2))
 
 
 def test_many_steps_do_not_lose_the_slow_modes():

@@ -35,6 +35,15 @@ def test_curves_are_the_expected_loss_of_the_law_at_every_time(rng, problem, alg
             assert_close(curve[i] + 1, float(law.expected_loss(jnp.asarray(target))) / len(target) + 1, SOLVE)
 
 
+@pytest.mark.parametrize("algorithm", [fw.GradientFlow(2.0), fw.GradientDescent()])
+def test_a_ridge_may_be_an_array_of_one_known_number(problem, algorithm):
+    number, array = 0.3, jnp.asarray(0.3)
+    laws = [fw.predict(problem, algorithm=algorithm, ridge=ridge) for ridge in (number, array)]
+    curves = [fw.loss_curves(problem, algorithm, [0, 3], ridge=ridge) for ridge in (number, array)]
+    np.testing.assert_array_equal(laws[0].mean, laws[1].mean)
+    np.testing.assert_array_equal(curves[0].train, curves[1].train)
+
+
 def test_the_form_of_the_test_loss_is_that_of_all_pairs_of_modes(rng, problem, monkeypatch):
     """Three rows of modes at a time, those above the diagonal alone, against all of them at once."""
     y_test, steps = rng.normal(size=(5, 2)), [0, 1, 6, math.inf]
