@@ -125,11 +125,11 @@ def numerical_error(
         turned = np.asarray(prior[0]) @ M.T - np.asarray(prior[1])[some].T
         through = np.diag(prior[2])[some] + np.sum(M**2 * np.diag(prior[0]), axis=1)
         spread = Spread(turned, prior_rounding.typical * through)
-    held = Held(lambda part: kernel[part], np.diag(kernel), reach, own, M)
+    held = KernelParts(lambda part: kernel[part], np.diag(kernel), reach, own, M)
     return error_at_probes(held, rounding, solve, y, mean, spread)
 
 
-class Held(NamedTuple):
+class KernelParts(NamedTuple):
     """The kernel that governs training, by some rows at a time, and M, all at the probed test points.
 
     `diagonal` is that of the training points, `own` that of the probes.
@@ -155,7 +155,7 @@ def probes(tests: int) -> Int[np.ndarray, " probes"]:
 
 
 def error_at_probes(
-    held: Held,
+    held: KernelParts,
     rounding: Rounding,
     solve: Solve,
     y: Float[AnyArray, "train out"],
@@ -200,7 +200,7 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _variances(
-    held: Held,
+    held: KernelParts,
     s: np.ndarray,
     s_b: np.ndarray,
     unit: float,

@@ -85,7 +85,7 @@ def _jacobian(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     return both.reshape(len(x), -1) / np.sqrt(len(rows))
 
 
-class Lazy(NamedTuple):
+class LazyEnd(NamedTuple):
     """A student linearised at its start: test loss, and motion relative to the weights, after training."""
 
     test_loss: float
@@ -127,7 +127,7 @@ class LazyOrRich(RandomProblem):
             "ratio": np.array(0.5),
         }
 
-    def linearised(self, task: Task, params: Params) -> Lazy:
+    def linearised(self, task: Task, params: Params) -> LazyEnd:
         """Gradient descent with the tangent kernel of the start, at the largest scale."""
         first, last = (np.asarray(layer.weight) * self.scales[-1] for layer in params)
         x = np.concatenate([task.x, task.x_test])
@@ -144,7 +144,7 @@ class LazyOrRich(RandomProblem):
         dual = vectors @ (gains * (vectors.T @ task.y[:, 0]))
         missed = kernels[0][m:, :m] @ dual - task.y_test[:, 0]
         moved = dual @ kernels[1][:m, :m] @ dual
-        return Lazy(
+        return LazyEnd(
             float(np.mean(missed**2)) / 2, float(np.sqrt(moved / (np.sum(first**2) + np.sum(last**2))))
         )
 
