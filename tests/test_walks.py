@@ -10,11 +10,11 @@ import pytest
 
 # Modules entered, and changes of module; modules of ours that are loaded by then.
 MOST = {
-    "order 0": {"entered": 26, "changes": 135, "loaded": 108},
+    "order 0": {"entered": 30, "changes": 208, "loaded": 110},
     "kernels": {"entered": 18, "changes": 75},
     "train": {"entered": 11, "changes": 40},
-    "order 1": {"entered": 41, "changes": 2_700},
-    "one claim": {"loaded": 97},
+    "order 1": {"entered": 46, "changes": 2_750},
+    "one claim": {"loaded": 98},
 }
 
 

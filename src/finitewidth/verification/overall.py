@@ -253,7 +253,7 @@ def _mean_of_known(w: Float[np.ndarray, "networks out directions"]) -> float:
 
 
 def _mean_of_estimated(y: Float[np.ndarray, "networks numbers"]) -> float:
-    """The same for correlated numbers: traces of powers of their covariance are estimated.
+    r"""The same for correlated numbers: traces of powers of their covariance are estimated.
 
     $N|\bar y|^2$ is a sum of squares weighted by eigenvalues; a shifted chi squared with its first three
     cumulants stands for it, divided by the chi squared of the measured total variance.

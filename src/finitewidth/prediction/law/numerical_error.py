@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from finitewidth._base.arrays import AnyArray
 from finitewidth._base.linalg.cholesky import SingularKernelError
@@ -34,6 +35,10 @@ _PROBES, _ROWS = 32, 512
 _REMEDY = 10
 
 Solve = Callable[[Any], AnyArray]
+
+
+def _as_array(number: Any) -> Array:
+    return number if isinstance(number, Array) else jnp.asarray(number, float)
 
 
 class NumericalError(eqx.Module):
@@ -55,17 +60,18 @@ class NumericalError(eqx.Module):
         One that would leave two digits or more.
     """
 
-    mean: float
-    variance: float
-    size: float
-    entries: float
-    repeated: float
-    ridge: float
+    # Numbers of JAX, so that a law passes through its transformations.
+    mean: Float[Array, ""] = eqx.field(converter=_as_array)
+    variance: Float[Array, ""] = eqx.field(converter=_as_array)
+    size: Float[Array, ""] = eqx.field(converter=_as_array)
+    entries: Float[Array, ""] = eqx.field(converter=_as_array)
+    repeated: Float[Array, ""] = eqx.field(converter=_as_array)
+    ridge: Float[Array, ""] = eqx.field(converter=_as_array)
 
     @property
     def share(self) -> float:
         """Error of the mean over its size."""
-        return self.mean / self.size if self.mean else 0.0
+        return float(self.mean / self.size) if self.mean else 0.0
 
 
 def check_rounding(error: NumericalError, given: float, single: bool, remedy: str = "ridge") -> None:

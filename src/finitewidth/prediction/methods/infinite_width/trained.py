@@ -24,7 +24,7 @@ from finitewidth.algorithms.kernel_descent import (
 )
 from finitewidth.prediction.law.distribution import TrainedDistribution
 from finitewidth.prediction.law.numerical_error import (
-    Held,
+    KernelParts,
     NumericalError,
     Spread,
     error_at_probes,
@@ -138,5 +138,5 @@ def _error_in_modes(
     diagonal = np.einsum("ij,ij,j->i", V, V, w)
     through = np.sum(M**2, axis=1) * np.mean(np.diag(nngp)) + test.prior[some]
     spread = Spread(V @ (nngp @ (gain[:, None] * reach.T) - between.T), rounding.nngp.typical * through)
-    held = Held(lambda part: (V[part] * w) @ V.T, diagonal, reach @ V.T, test.own[some], M)
+    held = KernelParts(lambda part: (V[part] * w) @ V.T, diagonal, reach @ V.T, test.own[some], M)
     return error_at_probes(held, rounding.ntk, SpectralFilter(V, gain).solve, y, mean, spread)
