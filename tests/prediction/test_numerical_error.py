@@ -69,7 +69,7 @@ def test_a_ridge_below_the_rounding_of_repeated_points_is_refused(repeated, ridg
 def test_the_ridge_that_is_named_leaves_two_digits(repeated):
     with pytest.warns(UserWarning, match=r"rounding moves the mean.*a ridge above 1e-08, say \de-07"):
         rough = fw.predict(RELU, *repeated, ridge=1e-8)
-    named = rough.numerical_error.ridge
+    named = float(rough.numerical_error.ridge)
     law = fw.predict(RELU, *repeated, ridge=named)
     exact = exact_mean(RELU, *repeated, named)
     assert rms(law.mean[:, 0] - exact) < 0.01 * rms(exact)
