@@ -163,7 +163,8 @@ def run(code: str, *arguments, **options):
 def test_a_signal_leaves_one_line_and_nothing_written(tmp_path, number, code, sentence):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 3)))
     program = """
-    import shutil, sys, time
+    import shutil, signal, sys, time
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, whatever runs the tests
     from finitewidth.cli import main
     from finitewidth.large import storage
     tiles, remove = storage.kernel_tiles, shutil.rmtree
